@@ -1,0 +1,1 @@
+"""Building blocks on torch alone, one idea a file."""

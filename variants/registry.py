@@ -1,0 +1,372 @@
+"""Slots and their choices: a constructor is the schema of what a config may say about it.
+
+A *slot* is a place in a model or a run that several components can fill. A component registers under a name, and its
+constructor says everything else: parameters before the ``*`` are what the surroundings offer (``d_model``, a built
+kernel), those after it are what a config may set, with the types and the defaults written there and nowhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.metadata
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Node = dict[str, Any]  # a choice as a config holds it: its `name` and its fields
+EMPTY = inspect.Parameter.empty
+
+
+class Maker(Protocol[T_co]):
+    """What makes a component when it is called: a class, or a choice of a config with its fields bound."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> T_co: ...  # noqa: D102
+
+
+class ConfigError(ValueError):
+    """Everything that is wrong with a config, a line each, found before any weight is allocated."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(dict.fromkeys(problems))
+        super().__init__("\n".join(self.problems))
+
+
+def unknown(kind: str, name: object, known: Iterable[str], hint: str = "") -> str:
+    """Word the error for a name that nobody knows: the nearest one, and all there are.
+
+    >>> unknown("norm", "rmsnrom", ["layernorm", "rmsnorm"])
+    "no norm 'rmsnrom' (did you mean 'rmsnorm'?); there are: layernorm, rmsnorm"
+    """
+    known = sorted(map(str, known))
+    near = difflib.get_close_matches(str(name), known, n=1)
+    guess = f" (did you mean {near[0]!r}?)" if near else ""
+    return f"no {kind} {name!r}{guess}; there are: {', '.join(known) or 'none'}{hint}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Schemas
+
+
+@dataclass(frozen=True)
+class Field:
+    """One parameter of a constructor."""
+
+    name: str
+    annotation: Any
+    default: Any
+    configurable: bool  # after the `*`: a config may set it; before: the surroundings offer it
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is EMPTY
+
+
+@functools.cache
+def fields_of(constructor: Callable[..., Any]) -> dict[str, Field]:
+    """The parameters of a class's constructor, or of a function, by name."""
+    target = constructor.__init__ if inspect.isclass(constructor) else constructor
+    hints = typing.get_type_hints(target, include_extras=True)
+    parameters = inspect.signature(constructor).parameters.values()
+    return {
+        p.name: Field(p.name, hints.get(p.name, Any), p.default, p.kind is p.KEYWORD_ONLY)
+        for p in parameters
+        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    }
+
+
+def describe(annotation: Any) -> str:
+    """Name a type as an error message would.
+
+    >>> describe(int | None)
+    'an integer or null'
+    """
+    plain = {int: "an integer", float: "a number", bool: "true or false", str: "text", types.NoneType: "null"}
+    if annotation in plain:
+        return plain[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(describe, arguments))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, arguments))
+    if origin is Maker:
+        return f"a choice of {slot_of(annotation).name}"
+    if origin in (dict, Mapping):
+        return "a mapping"
+    if origin is not None:
+        return "a list"
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def convert(value: Any, annotation: Any) -> Any:
+    """Give a config's value the type that a constructor asks for; strict, but an integer serves as a float.
+
+    Raises:
+        ValueError: The value has another type.
+    """
+    if annotation is Any:
+        return value
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and types.NoneType in arguments:
+            return None
+        failures = []
+        for option in sorted(arguments, key=lambda a: a is float):  # an integer stays one where both are allowed
+            try:
+                return convert(value, option)
+            except ConfigError as error:
+                failures.append(error)
+            except ValueError:
+                continue
+        if failures:  # a slot's own words say more than "expected a choice"
+            raise failures[0]
+    elif origin is Literal:
+        if any(value is a or (type(value) is type(a) and value == a) for a in arguments):
+            return value
+    elif origin is Maker:
+        return slot_of(annotation).check(value)
+    elif origin in (dict, Mapping):
+        if isinstance(value, Mapping):
+            return dict(value)
+    elif origin is not None and isinstance(value, list | tuple):
+        if origin is tuple and arguments[-1] is not Ellipsis and len(value) != len(arguments):
+            raise ValueError(f"expected {len(arguments)} values, got {value!r}")
+        kinds = arguments if origin is tuple and arguments[-1] is not Ellipsis else [arguments[0]] * len(value)
+        return type(value)(convert(v, kind) for v, kind in zip(value, kinds, strict=True))
+    elif annotation is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    elif annotation is int and isinstance(value, float) and value.is_integer():
+        return int(value)  # 1e5 is how people write a hundred thousand
+    elif annotation is str and value in ("None", "none "):
+        raise ValueError("got the text 'None'; write null")
+    elif inspect.isclass(annotation) and isinstance(value, annotation):
+        if not (isinstance(value, bool) and annotation is not bool):
+            return value
+    raise ValueError(f"expected {describe(annotation)}, got {value!r}")
+
+
+def check_fields(
+    values: Mapping[str, Any], fields: Mapping[str, Field], owner: str, extra: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Convert every value to its field's type, or say everything that is wrong.
+
+    Args:
+        values: Field to value, as a config has it.
+        fields: The schema.
+        owner: What the fields belong to, for the messages.
+        extra: Names that are known but not fields, for the messages.
+
+    Raises:
+        ConfigError: A line for each unknown name and each wrong type, with the place in front.
+    """
+    problems, typed = [], {}
+    for name, value in values.items():
+        if name not in fields:
+            problems.append(f"{name}: {unknown(f'field of {owner}', name, [*fields, *extra])}")
+            continue
+        try:
+            typed[name] = convert(value, fields[name].annotation)
+        except ConfigError as error:
+            problems += [f"{name}{'' if p.startswith(':') else '.'}{p}" for p in error.problems]
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return typed
+
+
+def merge(base: Any, patch: Any) -> Any:
+    """Lay a patch over a config by the one rule: the same name merges, another name replaces.
+
+    >>> merge({"name": "swiglu", "ratio": 4}, "relu")
+    {'name': 'relu'}
+    >>> merge({"name": "swiglu", "ratio": 4}, {"bias": True})
+    {'name': 'swiglu', 'ratio': 4, 'bias': True}
+    >>> merge("swiglu", {"ratio": 4})
+    {'name': 'swiglu', 'ratio': 4}
+    """
+    if isinstance(patch, str) and isinstance(base, dict) and "name" in base:
+        patch = {"name": patch}
+    if isinstance(base, str) and isinstance(patch, dict):
+        base = {"name": base}
+    if not (isinstance(base, dict) and isinstance(patch, dict)):
+        return patch
+    if "name" in patch and "name" in base and patch["name"] != base["name"]:
+        return patch
+    return {**base, **{k: merge(base[k], v) if k in base else v for k, v in patch.items()}}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Slots
+
+
+@dataclass(frozen=True)
+class Choice(Generic[T]):
+    """One component under one name, with what the name fixes."""
+
+    name: str
+    constructor: Callable[..., T]
+    fixed: Mapping[str, Any]
+
+    @property
+    def fields(self) -> dict[str, Field]:
+        """What a config may set."""
+        every = fields_of(self.constructor)
+        return {n: f for n, f in every.items() if f.configurable and n not in self.fixed}
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the docstring, as one line."""
+        return " ".join((inspect.getdoc(self.constructor) or "").split("\n\n")[0].split())
+
+    @property
+    def source(self) -> str:
+        """Where the component comes from: the docstring's ``Source:``."""
+        text = inspect.getdoc(self.constructor) or ""
+        return " ".join(text.partition("Source:")[2].split("\n\n")[0].partition("Departs from it:")[0].split())
+
+    def arguments(self, node: Mapping[str, Any], offers: Mapping[str, Any]) -> dict[str, Any]:
+        """The constructor's arguments: what the config says, else what is offered, else the default (left out)."""
+        given: dict[str, Any] = {}
+        for name, field in fields_of(self.constructor).items():
+            if name in self.fixed:
+                given[name] = self.fixed[name]
+            elif field.configurable and name in node:
+                value = node[name]
+                is_node = value is not None and slot_of(field.annotation, strict=False) is not None
+                given[name] = slot_of(field.annotation).maker(value, **offers) if is_node else value
+            elif offers.get(name) is not None:
+                given[name] = offers[name]
+            elif field.required:
+                raise ValueError(f"{self.name} needs {name}, which is not given")
+        return given
+
+
+class Slot(Generic[T]):
+    """A place that several components can fill.
+
+    Args:
+        name: The slot's name in a config.
+        promise: What every choice keeps, in a line.
+        interface: The protocol that a choice fulfils; a parameter typed ``Maker[interface]`` takes a choice of this
+            slot.
+        home: The package whose import registers the project's own choices.
+    """
+
+    def __init__(self, name: str, promise: str, interface: type[T], home: str | None = None) -> None:
+        self.name, self.promise, self.interface, self.home = name, promise, interface, home
+        self._choices: dict[str, Choice[T]] = {}
+        SLOTS[name] = self
+
+    def register(self, name: str, **fixed: Any) -> Callable[[Callable[..., T]], Callable[..., T]]:
+        """Register a component under a name, which may fix some of its parameters.
+
+        Raises:
+            ValueError: The name is taken by another component, or ``fixed`` names no parameter.
+        """
+
+        def decorate(constructor: Callable[..., T]) -> Callable[..., T]:
+            # Under `python -m` or a second import of one file a component may come again; another one may not.
+            old = self._choices.get(name)
+            where = f"{constructor.__module__}.{constructor.__qualname__}"
+            if old and f"{old.constructor.__module__}.{old.constructor.__qualname__}" != where:
+                raise ValueError(
+                    f"{self.name} {name!r} is registered twice: by "
+                    f"{old.constructor.__module__}.{old.constructor.__qualname__} and by {where}"
+                )
+            strange = set(fixed) - set(fields_of(constructor))
+            if strange:
+                raise ValueError(f"{self.name} {name!r}: {unknown('parameter', min(strange), fields_of(constructor))}")
+            self._choices[name] = Choice(name, constructor, fixed)
+            return constructor
+
+        return decorate
+
+    @property
+    def choices(self) -> dict[str, Choice[T]]:
+        """Every choice by name, sorted; imports the slot's home and the installed components first."""
+        if self.home is not None:
+            importlib.import_module(self.home)
+        load_components()
+        return dict(sorted(self._choices.items()))
+
+    def __getitem__(self, name: str) -> Choice[T]:
+        """The choice of that name.
+
+        Raises:
+            ConfigError: There is none; with the nearest name, the choices and the slot's promise.
+        """
+        if name not in self._choices and name not in self.choices:
+            hint = f" ({self.name}: {self.promise})"
+            raise ConfigError([f": {unknown(self.name, name, self.choices, hint)}"])
+        return self._choices[name]
+
+    def check(self, node: Any) -> Node:
+        """A name, or a mapping with a name, as a node whose fields have the constructor's types.
+
+        Raises:
+            ConfigError: A line for everything that is wrong with it.
+        """
+        if isinstance(node, str):
+            node = {"name": node}
+        if not isinstance(node, Mapping) or not isinstance(node.get("name"), str):
+            expected = f"expected a choice of {self.name} ({', '.join(self.choices)}), alone or as the name of a mapping"
+            raise ConfigError([f": {expected}; got {node!r}"])
+        choice = self[node["name"]]
+        fields = {k: v for k, v in node.items() if k != "name"}
+        return {"name": choice.name, **check_fields(fields, choice.fields, f"{self.name} {choice.name}")}
+
+    def build(self, node: str | Mapping[str, Any], **offers: Any) -> T:
+        """Build the component that a node names.
+
+        Args:
+            node: A name, or a node.
+            **offers: What the surroundings offer, by parameter name; an offer of None is none.
+
+        Raises:
+            ValueError: From the constructor.
+        """
+        return self.maker(node, **offers)()
+
+    def maker(self, node: str | Mapping[str, Any], **offers: Any) -> Maker[T]:
+        """A node with its fields and the offers bound, to be called with the rest."""
+        node = self.check(node)
+        choice = self[node["name"]]
+
+        def make(*args: Any, **kwargs: Any) -> T:
+            positional = dict(zip(fields_of(choice.constructor), args, strict=False))
+            given = {**positional, **kwargs}
+            return choice.constructor(**{**choice.arguments(node, {**offers, **given}), **given})
+
+        return make
+
+
+SLOTS: dict[str, Slot[Any]] = {}
+
+
+@typing.overload
+def slot_of(annotation: Any) -> Slot[Any]: ...
+@typing.overload
+def slot_of(annotation: Any, *, strict: bool) -> Slot[Any] | None: ...
+def slot_of(annotation: Any, *, strict: bool = True) -> Slot[Any] | None:
+    """The slot behind ``Maker[Interface]`` or ``Maker[Interface] | None``."""
+    for option in (annotation, *typing.get_args(annotation)):
+        if typing.get_origin(option) is Maker:
+            interface = typing.get_args(option)[0]
+            return next(slot for slot in SLOTS.values() if slot.interface is interface)
+    assert not strict, f"{annotation} names no slot"
+    return None
+
+
+@functools.cache
+def load_components() -> None:
+    """Import what other installed packages offer under the entry-point group ``variants.components``."""
+    for entry in importlib.metadata.entry_points(group="variants.components"):
+        entry.load()
