@@ -1,0 +1,5 @@
+"""What a model is trained on. Importing the choices must stay light: no Lightning, no SentencePiece."""
+
+from variants.data.sequences import SequenceTask
+
+__all__ = ["SequenceTask"]
