@@ -209,33 +209,41 @@ def merge(base: Any, patch: Any) -> Any:
 
 @dataclass(frozen=True)
 class Choice(Generic[T]):
-    """One component under one name, with what the name fixes."""
+    """One component under one name, with what the name fixes.
+
+    Args:
+        name: The name.
+        component: The class or function that is registered.
+        fixed: Parameters that the name fixes.
+        build: What makes it, and whose parameters are the schema: the component, or a class method of it.
+    """
 
     name: str
-    constructor: Callable[..., T]
+    component: Callable[..., T]
     fixed: Mapping[str, Any]
+    build: Callable[..., T]
 
     @property
     def fields(self) -> dict[str, Field]:
         """What a config may set."""
-        every = fields_of(self.constructor)
+        every = fields_of(self.build)
         return {n: f for n, f in every.items() if f.configurable and n not in self.fixed}
 
     @property
     def summary(self) -> str:
         """The first paragraph of the docstring, as one line."""
-        return " ".join((inspect.getdoc(self.constructor) or "").split("\n\n")[0].split())
+        return " ".join((inspect.getdoc(self.component) or "").split("\n\n")[0].split())
 
     @property
     def source(self) -> str:
         """Where the component comes from: the docstring's ``Source:``."""
-        text = inspect.getdoc(self.constructor) or ""
+        text = inspect.getdoc(self.component) or ""
         return " ".join(text.partition("Source:")[2].split("\n\n")[0].partition("Departs from it:")[0].split())
 
     def arguments(self, node: Mapping[str, Any], offers: Mapping[str, Any]) -> dict[str, Any]:
         """The constructor's arguments: what the config says, else what is offered, else the default (left out)."""
         given: dict[str, Any] = {}
-        for name, field in fields_of(self.constructor).items():
+        for name, field in fields_of(self.build).items():
             if name in self.fixed:
                 given[name] = self.fixed[name]
             elif field.configurable and name in node:
@@ -258,10 +266,13 @@ class Slot(Generic[T]):
         interface: The protocol that a choice fulfils; a parameter typed ``Maker[interface]`` takes a choice of this
             slot.
         home: The package whose import registers the project's own choices.
+        by: The class method that builds a choice; None: its constructor.
     """
 
-    def __init__(self, name: str, promise: str, interface: type[T], home: str | None = None) -> None:
-        self.name, self.promise, self.interface, self.home = name, promise, interface, home
+    def __init__(
+        self, name: str, promise: str, interface: type[T], home: str | None = None, *, by: str | None = None
+    ) -> None:
+        self.name, self.promise, self.interface, self.home, self.by = name, promise, interface, home, by
         self._choices: dict[str, Choice[T]] = {}
         SLOTS[name] = self
 
@@ -272,20 +283,18 @@ class Slot(Generic[T]):
             ValueError: The name is taken by another component, or ``fixed`` names no parameter.
         """
 
-        def decorate(constructor: Callable[..., T]) -> Callable[..., T]:
-            # Under `python -m` or a second import of one file a component may come again; another one may not.
+        def decorate(component: Callable[..., T]) -> Callable[..., T]:
+            # One file imported twice (`python -m`, a reload) brings its component again; another component may not come.
             old = self._choices.get(name)
-            where = f"{constructor.__module__}.{constructor.__qualname__}"
-            if old and f"{old.constructor.__module__}.{old.constructor.__qualname__}" != where:
+            if old and _where(old.component) != _where(component):
                 raise ValueError(
-                    f"{self.name} {name!r} is registered twice: by "
-                    f"{old.constructor.__module__}.{old.constructor.__qualname__} and by {where}"
+                    f"{self.name} {name!r} is registered twice: by {_where(old.component)} and by {_where(component)}"
                 )
-            strange = set(fixed) - set(fields_of(constructor))
-            if strange:
-                raise ValueError(f"{self.name} {name!r}: {unknown('parameter', min(strange), fields_of(constructor))}")
-            self._choices[name] = Choice(name, constructor, fixed)
-            return constructor
+            build = getattr(component, self.by) if self.by else component
+            for parameter in set(fixed) - set(fields_of(build)):
+                raise ValueError(f"{self.name} {name!r}: {unknown('parameter', parameter, fields_of(build))}")
+            self._choices[name] = Choice(name, component, fixed, build)
+            return component
 
         return decorate
 
@@ -341,11 +350,15 @@ class Slot(Generic[T]):
         choice = self[node["name"]]
 
         def make(*args: Any, **kwargs: Any) -> T:
-            positional = dict(zip(fields_of(choice.constructor), args, strict=False))
+            positional = dict(zip(fields_of(choice.build), args, strict=False))
             given = {**positional, **kwargs}
-            return choice.constructor(**{**choice.arguments(node, {**offers, **given}), **given})
+            return choice.build(**{**choice.arguments(node, {**offers, **given}), **given})
 
         return make
+
+
+def _where(component: Callable[..., Any]) -> str:
+    return f"{component.__module__}.{component.__qualname__}"
 
 
 SLOTS: dict[str, Slot[Any]] = {}

@@ -143,7 +143,7 @@ class Strategy(Protocol):
 
 
 _B, _T = "variants.blocks", "variants.training"
-layouts = Slot("layout", "a whole model, out of the other slots' choices", Layout, "variants.models.layouts")
+layouts = Slot("layout", "a whole model, out of the other slots' choices", Layout, "variants.models", by="assemble")
 mixers = Slot(
     "mixer",
     "(batch, time, d_model) to the same; reads only where the mask allows; works with a cache",

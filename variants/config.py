@@ -1,0 +1,386 @@
+"""A run's config: composed of files and overrides by one merge rule, checked, saved and loaded.
+
+`model=llama_tiny` takes ``conf/model/llama_tiny.yaml``, from the user's folder or else from the packaged one; a file may
+name a ``base:`` of its own group. Dotted overrides (``model.feedforward.ratio=4``) are laid over it in their order. A config
+names registered choices only, so it cannot run code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from variants import slots
+from variants.models import skeleton
+from variants.registry import ConfigError, Slot, check_fields, fields_of, merge, unknown
+
+Config = dict[str, Any]
+Override = str | tuple[str, Any]
+
+PACKAGED = next(p for p in (Path(__file__).parent / "conf", Path(__file__).parent.parent / "conf") if p.is_dir())
+GROUPS: dict[str, Slot[Any] | None] = {
+    "model": None,
+    "data": slots.data,
+    "objective": slots.objectives,
+    "optimiser": slots.optimisers,
+    "schedule": slots.schedules,
+    "trainer": None,
+    "tracker": None,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """How a run is carried out: Lightning's own names, and below them what Lightning lacks.
+
+    Any other argument of ``lightning.Trainer`` is passed on as it is.
+
+    Args:
+        max_steps: Optimiser updates.
+        accelerator: ``cpu``, ``gpu``, ``auto``, ...
+        devices: How many, or which.
+        num_nodes: Machines.
+        strategy: Lightning's name (``auto``, ``ddp``, ...), or a registered one.
+        precision: ``32-true``, ``bf16-mixed``, ``bf16-true`` or ``16-mixed``.
+        accumulate_grad_batches: Micro-batches of one update.
+        gradient_clip_val: Largest norm of all gradients together; None: no limit.
+        val_check_interval: Micro-batches between two validations.
+        limit_val_batches: Batches of a validation, or a share of them; None: all.
+        log_every_n_steps: Updates between two logged rows.
+        enable_progress_bar: Whether to show one.
+        callbacks: Registered callbacks.
+        loggers: Registered loggers, beside CSV and wandb.
+        gradient_checkpointing: Which layers are recomputed in the backward pass: ``none``, ``full``, or ``every_N``.
+        checkpoint_interval: Updates between two checkpoints.
+        early_stopping: Validations without improvement after which the run ends; None: never.
+        num_workers: Processes that load data.
+        compile: Whether to compile the model with ``torch.compile``.
+    """
+
+    max_steps: int = 1000
+    accelerator: str = "auto"
+    devices: int | str | list[int] = 1
+    num_nodes: int = 1
+    strategy: str | dict[str, Any] = "auto"
+    precision: str = "32-true"
+    accumulate_grad_batches: int = 1
+    gradient_clip_val: float | None = 1.0
+    val_check_interval: int = 100
+    limit_val_batches: int | float | None = None
+    log_every_n_steps: int = 10
+    enable_progress_bar: bool = True
+    callbacks: list[Any] = ()  # type: ignore[assignment]
+    loggers: list[Any] = ()  # type: ignore[assignment]
+    gradient_checkpointing: str = "none"
+    checkpoint_interval: int = 100
+    early_stopping: int | None = None
+    num_workers: int = 0
+    compile: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracker:
+    """Where a run is logged besides its CSV file: wandb's own names.
+
+    Args:
+        mode: ``online`` falls back to offline where there is no account or no network.
+        project: The project.
+        entity: The user or team.
+        name: The run's name; None: its folder's.
+        group: What runs are grouped by.
+        job_type: What a run is in its group.
+        tags: Tags.
+        notes: Notes.
+    """
+
+    mode: Literal["online", "offline", "disabled"] = "offline"
+    project: str = "variants"
+    entity: str | None = None
+    name: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    tags: list[str] = ()  # type: ignore[assignment]
+    notes: str | None = None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Composing
+
+
+def folders(config_dir: str | Path | None = None) -> list[Path]:
+    """Where config files are looked for, in this order: the user's folder (``conf/`` by default), the packaged one.
+
+    Raises:
+        ConfigError: The folder that was named does not exist.
+    """
+    if config_dir is not None and not Path(config_dir).is_dir():
+        raise ConfigError([f"--config-dir: {config_dir} is not a folder"])
+    own = Path(config_dir) if config_dir is not None else Path("conf")
+    return [own, PACKAGED] if own.is_dir() and own.resolve() != PACKAGED.resolve() else [PACKAGED]
+
+
+def presets(group: str, config_dir: str | Path | None = None) -> list[str]:
+    """The files of a group, by name."""
+    return sorted({path.stem for folder in folders(config_dir) for path in (folder / group).glob("*.yaml")})
+
+
+def compose(overrides: Sequence[Override] = (), config_dir: str | Path | None = None) -> Config:
+    """Compose and check a run's config.
+
+    Args:
+        overrides: ``group=name`` takes a file, ``group.field=value`` sets a value (YAML, split at the first ``=``); or
+            pairs of a dotted name and a value.
+        config_dir: The user's folder of config files.
+
+    Returns:
+        Plain dicts, lists and scalars, interpolations resolved.
+
+    Raises:
+        ConfigError: All that is wrong with it, a line each.
+    """
+    return check(draft(overrides, config_dir))
+
+
+def draft(overrides: Sequence[Override] = (), config_dir: str | Path | None = None) -> Config:
+    """Compose a config without checking its values."""
+    pairs = [_parse(override) for override in overrides]
+    where = folders(config_dir)
+    config = _load_file(where, "", "run", [])
+    problems: list[str] = []
+    for group in GROUPS:
+        picked = [value for path, value in pairs if path == [group]]
+        value = picked[-1] if picked else config.get(group)
+        try:
+            config[group] = _pick(where, group, value)
+        except ConfigError as error:
+            problems += error.problems
+    for path, value in pairs:
+        if path[0] not in config and path[0] not in ("seed", "folder"):
+            problems.append(unknown("part of a run", path[0], [*GROUPS, "seed", "folder"]))
+        elif len(path) > 1 or path[0] not in GROUPS:
+            config = _lay(config, path, value)
+    if problems:
+        raise ConfigError(problems)
+    try:
+        resolved = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ConfigError([f"{getattr(error, 'full_key', '')}: {str(error).splitlines()[0]}"]) from None
+    assert isinstance(resolved, dict)
+    return {str(key): value for key, value in resolved.items()}
+
+
+def _parse(override: Override) -> tuple[list[str], Any]:
+    if not isinstance(override, str):
+        return override[0].split("."), override[1]
+    name, equals, text = override.partition("=")
+    if not equals or not all(name.split(".")):
+        raise ConfigError([f"{override!r}: an override is written name=value, such as model.norm=layernorm"])
+    try:
+        return name.split("."), _read_yaml(f"value: {text}")["value"]
+    except ConfigError as error:
+        raise ConfigError([f"{name}: {text!r} is no YAML value ({error.problems[0]})"]) from None
+
+
+def _lay(config: Config, path: list[str], value: Any) -> Config:
+    group, *rest = path
+    for key in reversed(rest):
+        value = {key: value}
+    plain = group in ("trainer", "tracker")  # wandb's `name` is a run's, not a choice's
+    return {**config, group: {**(config.get(group) or {}), **value} if plain else merge(config.get(group), value)}
+
+
+def _pick(where: list[Path], group: str, value: Any) -> Any:
+    """A group's value: a file's by name, else a registered choice, else what is written there."""
+    if not isinstance(value, str):
+        return value
+    files = {path.stem for folder in where for path in (folder / group).glob("*.yaml")}
+    if value in files:
+        return _load_file(where, group, value, [])
+    slot = GROUPS[group]
+    choices = slot.choices if slot else {}
+    if value in choices:
+        return {"name": value}
+    raise ConfigError([f"{group}: {unknown(f'{group} preset', value, files | set(choices))}"])
+
+
+def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Config:
+    if name in seen:
+        raise ConfigError([f"{group}: base goes in a circle: {' -> '.join([*seen, name])}"])
+    path = next((p for p in (folder / group / f"{name}.yaml" for folder in where) if p.is_file()), None)
+    if path is None:
+        known = {p.stem for folder in where for p in (folder / group).glob("*.yaml")}
+        raise ConfigError([f"{group}: {unknown('base', name, known)}"])
+    try:
+        content = _read_yaml(path.read_text("utf-8"))
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{path}: {str(error).splitlines()[0]}"]) from None
+    base = content.pop("base", None)
+    if base is None:
+        return content
+    merged = merge(_load_file(where, group, base, [*seen, name]), content)
+    assert isinstance(merged, dict)
+    return merged
+
+
+def _read_yaml(text: str) -> Config:
+    """Read YAML as OmegaConf does (1e-4 is a number), for files and the command line alike."""
+    try:
+        content = OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else {}
+    except (yaml.YAMLError, OmegaConfBaseException) as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f"line {mark.line + 1}: " if mark else ""
+        raise ConfigError([f"{at}{getattr(error, 'problem', None) or str(error).splitlines()[0]}"]) from None
+    if not isinstance(content, dict):
+        raise ConfigError([f"expected a mapping, got {content!r}"])
+    return {str(key) if not isinstance(key, int) else key: value for key, value in content.items()}  # type: ignore[misc]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Checking
+
+
+def check(config: Config) -> Config:
+    """Give every value its type, and say everything that is wrong.
+
+    Raises:
+        ConfigError: A line for each problem.
+    """
+    problems: list[str] = []
+
+    def part(place: str, action: Any) -> Any:
+        try:
+            return action()
+        except ConfigError as error:
+            problems.extend(f"{place}{'' if p.startswith(':') else '.'}{p}" for p in error.problems)
+
+    checked: Config = {"seed": config.get("seed", 0)}
+    if not isinstance(checked["seed"], int) or isinstance(checked["seed"], bool):
+        problems.append(f"seed: expected an integer, got {checked['seed']!r}")
+    model = config["model"]
+    if isinstance(model, Mapping):
+        checked["model"] = part("model", lambda: skeleton.check(model))
+    else:
+        problems.append(f"model: expected a preset or a mapping, got {model!r}")
+    for group, slot in GROUPS.items():
+        if slot is not None:
+            value = config[group]
+            optional = group == "objective" and value is None  # None: the layout's own
+            checked[group] = None if optional else part(group, lambda slot=slot, value=value: slot.check(value))
+    checked["trainer"] = part("trainer", lambda: _check_trainer(config["trainer"] or {}))
+    checked["tracker"] = part("tracker", lambda: check_fields(config["tracker"] or {}, fields_of(Tracker), "a tracker"))
+    if problems:
+        raise ConfigError(problems)
+    checked["tracker"] = {**_defaults(Tracker), **checked["tracker"]}
+    checked["folder"] = config.get("folder")
+    return checked
+
+
+def _defaults(schema: type[Any]) -> Config:
+    return {n: list(f.default) if isinstance(f.default, tuple) else f.default for n, f in fields_of(schema).items()}
+
+
+def _check_trainer(values: Mapping[str, Any]) -> Config:
+    fields = fields_of(Trainer)
+    known = {name: value for name, value in values.items() if name in fields}
+    others = {name: value for name, value in values.items() if name not in fields}
+    typed = {**_defaults(Trainer), **check_fields(known, fields, "a trainer")}
+    problems = []
+    if others:
+        from lightning import Trainer as LightningTrainer  # only where it is asked for: its import takes seconds
+
+        lightnings = set(inspect.signature(LightningTrainer).parameters)
+        problems = [f"{n}: {unknown('field of a trainer', n, lightnings | set(fields))}" for n in others if n not in lightnings]
+    for name in ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval"):
+        if typed[name] < 1:
+            problems.append(f"{name}: {typed[name]} must be at least 1")
+    try:
+        checkpoint_every(typed["gradient_checkpointing"])
+    except ValueError as error:
+        problems.append(f"gradient_checkpointing: {error}")
+    for name, slot in (("callbacks", slots.callbacks), ("loggers", slots.loggers)):
+        for index, node in enumerate(typed[name]):
+            try:
+                typed[name][index] = slot.check(node)
+            except ConfigError as error:
+                problems += [f"{name}.{index}{line}" for line in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return typed | others
+
+
+def checkpoint_every(gradient_checkpointing: str) -> int:
+    """How often a layer is recomputed: 0 never, 1 every one.
+
+    >>> checkpoint_every("every_3")
+    3
+    """
+    word, _, number = gradient_checkpointing.partition("_")
+    if gradient_checkpointing in ("none", "full"):
+        return int(gradient_checkpointing == "full")
+    if word == "every" and number.isdigit() and int(number) > 0:
+        return int(number)
+    raise ValueError(f"expected none, full or every_N, got {gradient_checkpointing!r}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a config is known by
+
+
+def flatten(config: Any, prefix: str = "") -> dict[str, Any]:
+    """A config as dotted names and scalars; a choice stands under its slot's name, its fields below.
+
+    >>> flatten({"model": {"norm": {"name": "rmsnorm", "eps": 1e-6}}})
+    {'model.norm': 'rmsnorm', 'model.norm.eps': 1e-06}
+    """
+    if not isinstance(config, Mapping) or not config:
+        return {prefix: config}
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        is_name = key == "name" and prefix not in ("", "tracker")
+        flat |= flatten(value, prefix if is_name else f"{prefix}.{key}".lstrip("."))
+    return flat
+
+
+def departures(config: Config, from_: Config) -> dict[str, tuple[Any, Any]]:
+    """Where a config differs from another: the dotted name, the other's value and its own (None: not there)."""
+    own, other = flatten(config), flatten(from_)
+    return {k: (other.get(k), own.get(k)) for k in sorted(own | other) if own.get(k) != other.get(k)}
+
+
+def identity(config: Config) -> str:
+    """A run's identity: a hash of all that can change its result."""
+    aside = ("enable_progress_bar", "log_every_n_steps", "num_workers")
+    parts = {k: v for k, v in config.items() if k not in ("folder", "tracker")}
+    parts["trainer"] = {k: v for k, v in config["trainer"].items() if k not in aside}
+    return hashlib.blake2b(json.dumps(parts, sort_keys=True, default=str).encode(), digest_size=6).hexdigest()
+
+
+def to_text(config: Config) -> str:
+    """A config as YAML."""
+    return OmegaConf.to_yaml(OmegaConf.create(config))
+
+
+def load(path: Path) -> Config:
+    """A config that was saved, checked again.
+
+    Raises:
+        ConfigError: It is damaged, or of another version of the config.
+    """
+    try:
+        return check(_read_yaml(path.read_text("utf-8")))
+    except ConfigError as error:
+        raise ConfigError([f"{path}: {line}" for line in error.problems]) from None
+
+
+def changed(pairs: Iterable[tuple[str, tuple[Any, Any]]]) -> list[str]:
+    """Word departures, a line each."""
+    return [f"{name}: {old!r} -> {new!r}" for name, (old, new) in pairs]

@@ -1,0 +1,281 @@
+"""From a model's config to a model: each slot's choice built, offered what the model knows, and checked against the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from variants import slots
+from variants.blocks.initialisers.base import initialise
+from variants.blocks.kernels.base import Kernel
+from variants.blocks.positions.base import Position
+from variants.blocks.residuals.base import Depths, Residual
+from variants.models import skeleton
+from variants.models.stack import Layer, Stack
+from variants.registry import ConfigError, Slot
+
+Role = Literal["encoder", "decoder"]
+
+
+class Assembly:
+    """Builds the parts of one model, and collects what is wrong with it instead of stopping at the first thing.
+
+    Args:
+        model: A checked config of a model.
+        vocab: Entries of the target vocabulary, if the model's config does not say.
+        source_vocab: Entries of the source's; None: there is one vocabulary.
+        max_length: Tokens of the longest sequence that will be asked for, if known.
+        source_length: The same of a source.
+        device: Where the model will run, for the kernels.
+        checkpoint_every: Recompute every n-th layer in the backward pass; 0: none.
+    """
+
+    def __init__(
+        self,
+        model: Mapping[str, Any],
+        *,
+        vocab: int | None = None,
+        source_vocab: int | None = None,
+        max_length: int | None = None,
+        source_length: int | None = None,
+        device: str = "cpu",
+        checkpoint_every: int = 0,
+    ) -> None:
+        self.model, self.device, self.checkpoint_every = model, device, checkpoint_every
+        self.problems: list[str] = []
+        self.lengths = {"decoder": max_length, "encoder": source_length or max_length}
+        self.vocab = self._vocabulary("vocab", vocab)
+        self.source_vocab = self._vocabulary("source_vocab", source_vocab, needed=False)
+
+    def _vocabulary(self, field: str, of_data: int | None, needed: bool = True) -> int:
+        own: int | None = self.model[field]
+        if own is not None and of_data is not None and own < of_data:
+            self.problems.append(f"model.{field}: {own} is smaller than the data's vocabulary of {of_data}")
+        if own is None and of_data is None and needed:
+            self.problems.append(f"model.{field}: needed, because there is no data that gives it")
+            return 1
+        return own or of_data or 0
+
+    # -- parts, for a layout's `assemble` -------------------------------------------------------------------------
+
+    def embedding(self, vocab: int | None = None, *, source: bool = False) -> nn.Module:
+        """An embedding: the target's, or of this many entries.
+
+        Args:
+            vocab: Entries; None: the target's.
+            source: Whether only its first direction will be used, so that a second matrix would learn nothing.
+        """
+        offers = {"vocab": vocab or self.vocab, "d_model": self.model["d_model"], "source": source}
+        return self.build(slots.embeddings, self.model["embedding"], "model.embedding", offers)
+
+    def head(self) -> nn.Module:
+        """The head."""
+        offers = {"vocab": self.vocab, "d_model": self.model["d_model"]}
+        return self.build(slots.heads, self.model["head"], "model.head", offers)
+
+    def stack(self, role: Role, *, cross: bool = False) -> Stack:
+        """A stack: the encoder's, which sees both sides, or the decoder's.
+
+        Args:
+            role: Whose fields and whose patch.
+            cross: Whether its layers read a memory.
+        """
+        side = f"model.{role}."
+        try:
+            fields = skeleton.stack_fields(self.model, role)
+            order = list(slots.sharings.build(fields["sharing"])(fields["n_layers"]))  # type: ignore[arg-type]
+            layered = [skeleton.layer_fields(fields, depth, f"{role}.layers") for depth in range(len(order))]
+        except ConfigError as error:
+            self.problems += [f"model.{line}" for line in error.problems]
+            return _placeholder(Stack)
+        for depth, index in enumerate(order):
+            if layered[depth] != layered[order.index(index)]:
+                self.problems.append(
+                    f"{side}layers.{depth}: shares its weights with layer {order.index(index)} "
+                    f"(sharing {fields['sharing']['name']}), but has another patch"
+                )
+        positions, position_of = self._positions(role, layered)
+        firsts = [order.index(index) for index in range(max(order) + 1)]
+        layers = [
+            self._layer(role, layered[depth], fields, cross, positions[position_of[depth]]) for depth in firsts
+        ]
+        norm = partial(self._norm, fields)
+        if self.problems:
+            return _placeholder(Stack)
+        return Stack(
+            layers,
+            norm,
+            order=order,
+            positions=positions,
+            position_of=position_of,
+            dropout=_rate(fields, "embedding_dropout"),
+            checkpoint_every=self.checkpoint_every,
+        )
+
+    # -- a layer --------------------------------------------------------------------------------------------------
+
+    def _positions(self, role: Role, layered: list[dict[str, Any]]) -> tuple[list[Position], list[int]]:
+        """The distinct positions of a stack's layers, and which one each depth uses."""
+        wanted = [{**fields["position"], "n_heads": fields["n_heads"]} for fields in layered]
+        distinct = [w for i, w in enumerate(wanted) if w not in wanted[:i]]
+        positions = []
+        for index in (wanted.index(w) for w in distinct):
+            fields = layered[index]
+            place = self._place("position", role, fields)
+            length = self.lengths[role]
+            offers = {**self._offers(fields, role), "max_length": self.model["max_length"] or length}
+            position = self.build(slots.positions, fields["position"], place, offers)
+            limit = getattr(position, "max_length", None)
+            if limit is not None and length is not None and length > limit:
+                self.problems.append(f"{place}: has {limit} positions, but sequences have up to {length} tokens")
+            positions.append(position)
+        return positions, [distinct.index(w) for w in wanted]  # type: ignore[return-value]
+
+    def _layer(
+        self, role: Role, fields: Mapping[str, Any], stack: Mapping[str, Any], cross: bool, position: Position
+    ) -> Layer:
+        offers = self._offers(fields, role)
+        mixer = self._attending(slots.mixers, "mixer", role, fields, position)
+        other = self._attending(slots.crosses, "cross", role, fields, None) if cross else None
+        if other is not None and getattr(other, "absent", False):
+            other = None
+        feedforward = self.build(
+            slots.feedforwards, fields["feedforward"], self._place("feedforward", role, fields), offers
+        )
+        depths = self._depths(role)
+        residual = self.build(
+            slots.residuals,
+            stack["residual"],
+            self._place("residual", role, stack),
+            {
+                **offers,
+                "norm": partial(self._norm, fields),
+                "n_branches": 2 if other is None else 3,
+                "depths": depths,
+            },
+        )
+        if self.problems:
+            return _placeholder(Layer)
+        assert isinstance(residual, Residual)
+        return Layer(mixer, other, feedforward, residual, _rate(fields, "dropout"))
+
+    def _attending(
+        self, slot: Slot[Any], name: str, role: Role, fields: Mapping[str, Any], position: Position | None
+    ) -> nn.Module:
+        """A mixer with a kernel of its own, which hears what will be asked of it."""
+        place, kernel_place = self._place(name, role, fields), self._place("kernel", role, fields)
+        kernel = self.build(slots.kernels, fields["kernel"], kernel_place, {})
+        part = self.build(slot, fields[name], place, {**self._offers(fields, role), "kernel": kernel})
+        if hasattr(part, "needs") and isinstance(kernel, Kernel):
+            learned = position is not None and position.learned_bias
+            self._try(kernel_place, partial(kernel.settle, part.needs(learned, self.device)))
+        d_head = getattr(part, "d_head", None)
+        if isinstance(position, Position) and d_head is not None and (reason := position.refuses(d_head)):
+            self.problems.append(f"{self._place('position', role, fields)}: {reason}")
+        return part
+
+    def _norm(self, fields: Mapping[str, Any]) -> nn.Module:
+        offers = {"width": fields["d_model"], "norm_eps": fields["norm_eps"]}
+        return self.build(slots.norms, fields["norm"], "model.norm", offers)
+
+    def _offers(self, fields: Mapping[str, Any], role: Role) -> dict[str, Any]:
+        return {
+            "d_model": fields["d_model"],
+            "n_heads": fields["n_heads"],
+            "n_layers": fields["n_layers"],
+            "bias": fields["bias"],
+            "norm_eps": fields["norm_eps"],
+            "dropout": fields["dropout"],
+            "attention_dropout": _rate(fields, "attention_dropout"),
+            "feedforward_dropout": _rate(fields, "feedforward_dropout"),
+            "bidirectional": role == "encoder",
+            "role": role,
+        }
+
+    def _depths(self, role: Role) -> Depths:
+        both = self.model["layout"]["name"] == "encoder_decoder"
+        depth = {r: skeleton.stack_fields(self.model, r)["n_layers"] for r in ("encoder", "decoder")}
+        return Depths(
+            depth[role],
+            depth["encoder"] if both or role == "encoder" else 0,
+            depth["decoder"] if both or role == "decoder" else 0,
+            role,
+        )
+
+    def _place(self, name: str, role: Role, fields: Mapping[str, Any]) -> str:
+        """Where the user wrote what is meant: in the model, or in a patch."""
+        if fields[name] == self.model[name]:
+            return f"model.{name}"
+        in_side = name in (self.model[role] or {})
+        return f"model.{role}.{name}" if in_side else f"model.layers: {name}"
+
+    # -- building -------------------------------------------------------------------------------------------------
+
+    def build(self, slot: Slot[Any], node: Any, place: str, offers: Mapping[str, Any]) -> nn.Module:
+        """Build a choice, or note why it cannot be and give a placeholder."""
+        built: nn.Module = self._try(place, partial(slot.build, node, **offers))
+        return built
+
+    def _try(self, place: str, action: Any) -> Any:
+        try:
+            return action()
+        except ConfigError as error:
+            self.problems += [f"{place}{'' if p.startswith(':') else '.'}{p}" for p in error.problems]
+        except ValueError as error:
+            self.problems.append(f"{place}: {error}")
+        return nn.Identity()
+
+
+def _rate(fields: Mapping[str, Any], name: str) -> float:
+    own = fields[name]
+    return float(fields["dropout"] if own is None else own)
+
+
+def _placeholder(kind: type[Any]) -> Any:
+    """Stands for what could not be built; the problems are raised before anybody looks at it."""
+    module = kind.__new__(kind)
+    nn.Module.__init__(module)
+    return module
+
+
+def assemble(model: Mapping[str, Any], **known: Any) -> nn.Module:
+    """Build a model on the meta device, without values, as fast as planning a study needs it.
+
+    Args:
+        model: A config of a model, checked or not.
+        **known: What the surroundings know; see `Assembly`.
+
+    Raises:
+        ConfigError: All that is wrong with it, a line each.
+    """
+    try:
+        model = skeleton.check(model)
+    except ConfigError as error:
+        raise ConfigError([f"model.{line}" for line in error.problems]) from None
+    assembly = Assembly(model, **known)
+    with torch.device("meta"):
+        built = assembly.build(slots.layouts, model["layout"], "model.layout", {"assembly": assembly})
+    if assembly.problems:
+        raise ConfigError(assembly.problems)
+    return built
+
+
+def build(model: Mapping[str, Any], *, seed: int = 0, **known: Any) -> nn.Module:
+    """Build a model on the CPU, with its initial values: a function of the seed and each parameter's name.
+
+    Args:
+        model: A config of a model, checked or not.
+        seed: Of the initial values.
+        **known: What the surroundings know; see `Assembly`.
+
+    Raises:
+        ConfigError: All that is wrong with it, a line each.
+    """
+    built = assemble(model, **known).to_empty(device="cpu")
+    model = skeleton.check(model)
+    initialise(built, slots.initialisers.build(model["initialiser"]), seed)  # type: ignore[arg-type]
+    return built

@@ -1,0 +1,206 @@
+"""What a config may say about a model: its widths and depths, a choice for every slot, and patches.
+
+Values that hold for the whole model (`d_model`, `bias`, `dropout`) are fields here and offered to every component that
+asks for them, so that they survive when a slot gets another choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from variants.registry import ConfigError, Field, Maker, Node, check_fields, fields_of, merge, slot_of, unknown
+from variants.slots import (
+    Cross,
+    Embedding,
+    Feedforward,
+    Head,
+    Initialiser,
+    Kernel,
+    Layout,
+    Mixer,
+    Norm,
+    Position,
+    Residual,
+    Sharing,
+)
+
+Patch = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skeleton:
+    """A model's fields.
+
+    Args:
+        d_model: Width, in features.
+        n_layers: Layers of a stack.
+        n_heads: Heads of an attention; each has d_model / n_heads features unless the mixer says otherwise.
+        vocab: Entries of the (target) vocabulary; None: the data's.
+        source_vocab: Entries of the source's; None: the data's.
+        max_length: Positions of a learned table; None: the data's length.
+        bias: Whether projections have a bias; None: as each component does by itself.
+        norm_eps: The norms' epsilon; None: as each norm does by itself.
+        dropout: Rate on every branch's output, and where the three below are not set.
+        embedding_dropout: Rate on a stack's input; None: `dropout`.
+        attention_dropout: Rate on attention weights; None: `dropout`.
+        feedforward_dropout: Rate inside the feed-forward; None: `dropout`.
+        encoder: A patch for the encoder alone.
+        decoder: A patch for the decoder alone.
+        layers: Patches for single layers: by index (from the end if negative), or by the names of a tiled
+            `pattern: local local global`; an index wins over the pattern.
+    """
+
+    d_model: int
+    n_layers: int
+    n_heads: int
+    vocab: int | None = None
+    source_vocab: int | None = None
+    max_length: int | None = None
+    bias: bool | None = None
+    norm_eps: float | None = None
+    dropout: float = 0.0
+    embedding_dropout: float | None = None
+    attention_dropout: float | None = None
+    feedforward_dropout: float | None = None
+    layout: Maker[Layout] = "decoder_only"  # type: ignore[assignment]  # a config names a choice
+    mixer: Maker[Mixer] = "attention"  # type: ignore[assignment]
+    cross: Maker[Cross] = "attention"  # type: ignore[assignment]
+    kernel: Maker[Kernel] = "auto"  # type: ignore[assignment]
+    position: Maker[Position] = "rotary"  # type: ignore[assignment]
+    norm: Maker[Norm] = "rmsnorm"  # type: ignore[assignment]
+    residual: Maker[Residual] = "pre"  # type: ignore[assignment]
+    feedforward: Maker[Feedforward] = "swiglu"  # type: ignore[assignment]
+    embedding: Maker[Embedding] = "tied"  # type: ignore[assignment]
+    head: Maker[Head] = "linear"  # type: ignore[assignment]
+    sharing: Maker[Sharing] = "none"  # type: ignore[assignment]
+    initialiser: Maker[Initialiser] = "normal"  # type: ignore[assignment]
+    encoder: dict[str, Any] | None = None
+    decoder: dict[str, Any] | None = None
+    layers: dict[Any, Any] | None = None
+
+
+_RATES = ("dropout", "embedding_dropout", "attention_dropout", "feedforward_dropout")
+_LAYER = ("n_heads", "bias", "norm_eps", "mixer", "cross", "kernel", "position", "norm", "feedforward")
+LAYER_FIELDS = (*_LAYER, "dropout", "attention_dropout", "feedforward_dropout")
+STACK_FIELDS = (*_LAYER, *_RATES, "n_layers", "residual", "sharing", "layers")
+
+
+def check(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every field its type and its default, patches included.
+
+    Raises:
+        ConfigError: A line for everything that is wrong by itself; what is wrong between fields, building finds.
+    """
+    problems: list[str] = []
+    fields = fields_of(Skeleton)
+    typed = {name: _default(field) for name, field in fields.items() if not field.required}
+    try:
+        typed |= check_fields(config, fields, "a model")
+    except ConfigError as error:
+        problems += error.problems
+    problems += [f"{n}: a model needs it" for n, f in fields.items() if f.required and n not in config]
+    for name, value in typed.items():
+        if name in _RATES and value is not None and not 0 <= value < 1:
+            problems.append(f"{name}: {value} is not a rate: at least 0, below 1")
+        if name in ("d_model", "n_layers", "n_heads", "vocab", "source_vocab", "max_length") and value is not None:
+            problems += [f"{name}: {value} must be at least 1"] if value < 1 else []
+    for role in ("encoder", "decoder"):
+        problems += _patch_problems(role, typed.get(role), STACK_FIELDS, fields)
+        stack = typed.get(role) or {}
+        problems += _layers_problems(f"{role}.layers", stack.get("layers"), fields)
+    problems += _layers_problems("layers", typed.get("layers"), fields)
+    if problems:
+        raise ConfigError(problems)
+    return typed
+
+
+def _default(field: Field) -> Any:
+    return {"name": field.default} if slot_of(field.annotation, strict=False) and field.default else field.default
+
+
+def _patch_problems(place: str, patch: Any, allowed: Sequence[str], fields: Mapping[str, Field]) -> list[str]:
+    """A patch is sparse: a node in it may lack its name, so only names are checked here and values when it is laid."""
+    if patch is None:
+        return []
+    if not isinstance(patch, Mapping):
+        return [f"{place}: expected a mapping, got {patch!r}"]
+    return [f"{place}.{n}: {unknown('field of this patch', n, allowed)}" for n in patch if n not in allowed]
+
+
+def _layers_problems(place: str, patches: Any, fields: Mapping[str, Field]) -> list[str]:
+    if patches is None:
+        return []
+    if not isinstance(patches, Mapping):
+        return [f"{place}: expected a mapping, got {patches!r}"]
+    pattern = patches.get("pattern")
+    if pattern is not None and not (isinstance(pattern, str) and pattern.split()):
+        return [f"{place}.pattern: expected names with spaces between them, got {pattern!r}"]
+    names = set(pattern.split()) if pattern else set()
+    problems = [f"{place}.pattern: {n!r} has no patch; write `{n}: {{}}` if it changes nothing" for n in names - set(patches)]
+    for key, patch in patches.items():
+        if key == "pattern":
+            continue
+        if key not in names and _index(key) is None:
+            problems.append(f"{place}.{key}: neither a layer's index nor a name in the pattern {pattern!r}")
+        else:
+            problems += _patch_problems(f"{place}.{key}", patch, LAYER_FIELDS, fields)
+    return problems
+
+
+def _index(key: Any) -> int | None:
+    try:
+        return int(key)
+    except (TypeError, ValueError):
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What holds for one stack, and for one layer
+
+
+def stack_fields(model: Mapping[str, Any], role: str) -> dict[str, Any]:
+    """A stack's fields: the model's, with the patch of its side laid over them.
+
+    Raises:
+        ConfigError: The patch is wrong.
+    """
+    base = {name: model[name] for name in (*STACK_FIELDS, "d_model", "max_length")}
+    return _lay(base, model.get(role) or {}, role)
+
+
+def layer_fields(stack: Mapping[str, Any], depth: int, place: str = "layers") -> dict[str, Any]:
+    """A layer's fields: its stack's, with the patches of the pattern and of its index laid over them.
+
+    Raises:
+        ConfigError: A patch is wrong.
+    """
+    patches: Mapping[Any, Any] = stack["layers"] or {}
+    n_layers = stack["n_layers"]
+    fields = {name: value for name, value in stack.items() if name != "layers"}
+    if pattern := patches.get("pattern"):
+        names = pattern.split()
+        name = names[depth % len(names)]
+        fields = _lay(fields, patches[name], f"{place}.{name}")
+    for key, patch in patches.items():
+        index = _index(key)
+        if index is None:
+            continue
+        if not -n_layers <= index < n_layers:
+            raise ConfigError([f"{place}.{key}: there are {n_layers} layers, from 0 to {n_layers - 1}"])
+        if index % n_layers == depth:
+            fields = _lay(fields, patch, f"{place}.{key}")
+    return fields
+
+
+def _lay(base: Mapping[str, Any], patch: Patch, place: str) -> dict[str, Any]:
+    merged = merge(dict(base), dict(patch))
+    changed = {name: merged[name] for name in patch}
+    try:
+        return {**merged, **check_fields(changed, fields_of(Skeleton), "a model")}
+    except ConfigError as error:
+        raise ConfigError([f"{place}.{line}" for line in error.problems]) from None
+
+
+__all__ = ["ConfigError", "Node", "Skeleton", "check", "layer_fields", "stack_fields"]
