@@ -1,0 +1,27 @@
+"""One learning rate."""
+
+from __future__ import annotations
+
+from variants.slots import schedules
+from variants.training.schedules.base import check_warmup, warmed
+
+
+@schedules.register("constant")
+class Constant:
+    """Keep the learning rate, after a linear warm-up: ``lr * min(1, step / warmup)``.
+
+    Args:
+        lr: The optimiser's learning rate.
+        warmup: Updates until it is reached.
+
+    Raises:
+        ValueError: ``warmup`` is negative.
+    """
+
+    def __init__(self, lr: float, *, warmup: int = 0) -> None:
+        check_warmup(warmup)
+        self.lr, self.warmup = lr, warmup
+
+    def __call__(self, step: int) -> float:
+        """The learning rate of an update, counted from 1."""
+        return self.lr * warmed(step, self.warmup)
