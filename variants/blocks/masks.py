@@ -69,7 +69,7 @@ class AttentionMask:
         return (
             self.keep is not None
             or self.documents is not None
-            or (self.causal and n_query is not n_key and n_query > n_key)
+            or ((self.causal or self.window is not None) and n_query is not n_key and n_query > n_key)
         )
 
     def dense(self, n_query: int, n_key: int, device: torch.device | str) -> Bool[Tensor, "#batch 1 time source"]:

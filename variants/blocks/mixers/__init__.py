@@ -1,5 +1,6 @@
 """What moves information along time."""
 
 from variants.blocks.mixers.attention import Attention
+from variants.blocks.mixers.lstm import Lstm
 
-__all__ = ["Attention"]
+__all__ = ["Attention", "Lstm"]
