@@ -1,5 +1,6 @@
 """What a model is trained on. Importing the choices must stay light: no Lightning, no SentencePiece."""
 
 from variants.data.sequences import SequenceTask
+from variants.data.text import Text
 
-__all__ = ["SequenceTask"]
+__all__ = ["SequenceTask", "Text"]

@@ -29,9 +29,8 @@ def mix(words: Words) -> Words:
 
 def draws(key: int, indices: Sequence[int], n: int) -> Words:
     """``n`` random words for every index: a function of (key, index), whichever indices are asked together."""
-    rows: Words = np.uint64(key) ^ np.asarray(indices, np.uint64)
-    places: Words = mix(rows)[:, None] + np.arange(n, dtype=np.uint64)
-    return mix(places)
+    rows: Words = np.asarray(indices).astype(np.uint64) ^ np.uint64(key)
+    return mix(np.add.outer(mix(rows), np.arange(n, dtype=np.uint64)))
 
 
 class Symbols:
@@ -78,9 +77,8 @@ class Sequences(Split):
 
         source = self._ended(symbols, real)
         targets = self._ended(self.order(np.where(real, symbols, PAD)), real)
-        target = torch.cat(
-            [torch.full_like(targets[:, :1], BOS), targets[:, :-1].masked_fill(targets[:, :-1] == EOS, PAD)], 1
-        )
+        shifted = targets.roll(1, 1).masked_fill(targets.roll(1, 1) == EOS, PAD)
+        target = shifted.index_fill(1, torch.tensor([0]), BOS)
         return {
             "source": source,
             "source_keep": source != PAD,
