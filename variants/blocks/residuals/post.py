@@ -1,0 +1,37 @@
+"""Post-norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from variants.blocks.residuals.base import Branch, Depths, Residual
+from variants.slots import residuals
+
+
+@residuals.register("post")
+class PostNorm(Residual):
+    """Normalise the sum: ``norm(x + branch(x))``.
+
+    Source: Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, section 3.1.
+
+    Args:
+        norm: Makes a norm of the model's width.
+        n_branches: Branches of a layer.
+        depths: How deep the model is.
+    """
+
+    final_norm: ClassVar[bool] = False
+
+    def __init__(self, norm: Callable[[], nn.Module], n_branches: int, depths: Depths) -> None:
+        super().__init__(norm, n_branches, depths)
+        self.norms = nn.ModuleList(norm() for _ in range(n_branches))
+
+    def forward(self, x: Float[Tensor, "batch time d_model"], *branches: Branch) -> Float[Tensor, "batch time d_model"]:
+        """One layer: the stream after all its branches."""
+        for norm, branch in zip(self.norms, branches, strict=True):
+            x = norm(x + branch(x))
+        return x
