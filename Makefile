@@ -1,0 +1,32 @@
+# Each target sets up all that it needs, in .venv beside this file.
+PYTHON ?= python3
+BIN := .venv/bin
+# The suite runs on two workers, each with one thread.
+WORKERS ?= 2
+
+.PHONY: demo test lint clean
+
+demo: .venv/run
+	$(BIN)/python -m experiments.demo
+
+test: .venv/dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+lint: .venv/dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+.venv/run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+.venv/dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

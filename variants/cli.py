@@ -1,0 +1,190 @@
+"""The command line. Lightning is imported by the commands that train, nothing heavier than torch by the others."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from variants import __version__
+from variants.registry import SLOTS, ConfigError, unknown
+
+if TYPE_CHECKING:
+    from variants.explain import Explanation
+
+OVERRIDES = "group=name takes a preset, group.field=value sets a value: model=llama_tiny model.norm=layernorm"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Returns:
+        The exit status: 0 done, 1 the run failed or diverged, 2 the request was wrong.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        for module in options.imports:
+            import_component(module)
+        status: int = options.run(options)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `variants list | head`
+        sys.stderr.close()
+        return 0
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="import a module or a .py file first, which registers components",
+    )
+    composed = argparse.ArgumentParser(add_help=False)
+    composed.add_argument("overrides", nargs="*", metavar="override", help=OVERRIDES)
+    composed.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
+
+    parser = argparse.ArgumentParser(prog="variants", description="Transformer variants, trained and compared fairly.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    command = commands.add_parser("list", parents=[common], help="every slot, its promise and its choices")
+    command.add_argument("slot", nargs="?", help="one slot alone, with the fields of its choices")
+    command.add_argument("--markdown", action="store_true", help="a table for a document")
+    command.set_defaults(run=_list)
+
+    command = commands.add_parser(
+        "explain", parents=[common, composed], help="what a config would be: size, cost, memory, kernel"
+    )
+    command.set_defaults(run=_explain)
+
+    command = commands.add_parser("train", parents=[common, composed], help="train, validate, checkpoint")
+    command.add_argument("--resume", action="store_true", help="go on where the run was cut")
+    command.add_argument("--folder", metavar="FOLDER", help="the run's folder (runs/<model>-<data>-<identity>)")
+    command.set_defaults(run=_train)
+
+    command = commands.add_parser("generate", parents=[common], help="continue or translate text with a trained run")
+    command.add_argument("folder", help="a run's folder")
+    command.add_argument("prompt", nargs="*", help="texts; none: an empty one")
+    command.add_argument("--max-new", type=int, default=100, metavar="N", help="tokens at most (100)")
+    command.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
+    command.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest")
+    command.add_argument("--top-p", type=float, metavar="P", help="sample among the likeliest that have P together")
+    command.add_argument("--seed", type=int, default=0, help="of the sampling (0)")
+    command.set_defaults(run=_generate)
+    return parser
+
+
+def import_component(module: str) -> None:
+    """Import a module by name, also from the current folder, or a Python file by path.
+
+    Raises:
+        ConfigError: There is none, or its import fails.
+    """
+    path = Path(module)
+    try:
+        if path.suffix == ".py":
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            if spec is None or spec.loader is None or not path.is_file():
+                raise ConfigError([f"--import: there is no file {module}"])
+            loaded = importlib.util.module_from_spec(spec)
+            sys.modules[path.stem] = loaded
+            spec.loader.exec_module(loaded)
+        else:
+            sys.path.insert(0, "")
+            importlib.import_module(module)
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever the user's own module raises
+        raise ConfigError([f"--import {module}: {type(error).__name__}: {error}"]) from error
+
+
+def _list(options: argparse.Namespace) -> int:
+    from variants import slots as _slots  # noqa: F401  # fills SLOTS
+
+    if options.slot is not None and options.slot not in SLOTS:
+        raise ConfigError([unknown("slot", options.slot, SLOTS)])
+    from variants import listing
+
+    wanted = [SLOTS[options.slot]] if options.slot else list(SLOTS.values())
+    if options.markdown:
+        print(listing.markdown(wanted))
+    else:
+        listing.show(wanted, fields=options.slot is not None)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from variants.explain import explain
+
+    show_explanation(explain(options.overrides, options.config_dir))
+    return 0
+
+
+def show_explanation(explanation: Explanation) -> None:
+    """Print what a config would be."""
+    from variants import config as configs
+    from variants.explain import modules_by_value
+
+    e = explanation
+    print(configs.to_text(e.config))
+    print("departs from the presets" + (":" if e.departures else ": nowhere"))
+    for name, (old, new) in e.departures.items():
+        print(f"  {name}: {old} -> {new}")
+    print(f"\nparameters: {e.parameters.total:,} total, {e.parameters.non_embedding:,} non-embedding")
+    for part, count in e.parameters.parts.items():
+        print(f"  {part:12} {count:>14,}  {count / e.parameters.total:6.1%}")
+    print(f"FLOPs per token, forward and backward: {e.flops_per_token:,}")
+    tokens = f"{e.batch_size} sequences of {e.length} tokens"
+    print(f"peak memory in training, estimated: {e.peak_bytes / 2**20:,.0f} MiB (a micro-batch of {tokens})")
+    asked = e.config["model"]["kernel"]["name"]
+    runs = ", ".join(f"{kernel} in {count} modules" for kernel, count in modules_by_value(e.kernels).items())
+    print(f"kernel: {asked} asked for; {runs or 'none'} would run here")
+    for line in e.without_effect:
+        print(f"note: {line}")
+
+
+def _train(options: argparse.Namespace) -> int:
+    from variants import config as configs
+    from variants.explain import fits, known_of
+    from variants.models import assemble
+
+    config = configs.compose(options.overrides, options.config_dir)
+    config["folder"] = options.folder or config["folder"]
+    data, known = known_of(config)  # all that can be known before the seconds that Lightning's import takes
+    fits(config, data)
+    assemble(config["model"], **known)
+
+    from variants.training.run import train
+
+    result = train(config, resume=options.resume)
+    return 0 if result.status in ("finished", "stopped") else 1
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from variants.generation.text import generate_text
+
+    for text in generate_text(
+        Path(options.folder),
+        options.prompt or [""],
+        max_new=options.max_new,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+    ):
+        print(text)
+    return 0
+
+

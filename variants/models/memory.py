@@ -1,0 +1,75 @@
+"""An estimate of the memory that training holds at its peak, from a forward pass that computes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from variants.models.assembly import assemble
+
+# What a parameter is held as: itself, its gradient, and the two moments of Adam.
+COPIES = 4
+
+
+def peak_bytes(
+    model: Mapping[str, Any],
+    known: Mapping[str, Any],
+    batch: int,
+    time: int,
+    source: int | None = None,
+    precision: str = "32-true",
+) -> int:
+    """Parameters, gradients, Adam's moments, what the layers keep for the backward pass, and a chunk of logits.
+
+    The layers run on fake tensors, which have shapes and no values, while hooks count what autograd keeps; a component
+    from outside is counted like the project's own. The process itself (torch, the data) is not counted.
+
+    Args:
+        model: A config of a model.
+        known: What the surroundings know; see `Assembly`.
+        batch: Sequences of a micro-batch.
+        time: Target tokens of a sequence.
+        source: Source tokens of a sequence, in an encoder-decoder.
+        precision: Lightning's name.
+
+    Returns:
+        Bytes, on one device without sharding.
+    """
+    kept: dict[StorageWeakRef, int] = {}
+
+    def keep(t: Tensor) -> Tensor:
+        storage = t.untyped_storage()
+        kept[StorageWeakRef(storage)] = storage.nbytes()
+        return t
+
+    mixed = precision == "bf16-mixed"
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        built: nn.Module = assemble(model, **known).to_empty(device="cpu").train()
+        if precision == "bf16-true":
+            built = built.bfloat16()
+        weights = {StorageWeakRef(p.untyped_storage()) for p in built.parameters()}
+        held = COPIES * sum(p.numel() * p.element_size() for p in built.parameters())
+        ids = torch.zeros(batch, time, dtype=torch.long)
+        sources = () if source is None else (torch.zeros(batch, source, dtype=torch.long),)
+        with saved_tensors_hooks(keep, lambda t: t), torch.autocast("cpu", torch.bfloat16) if mixed else nullcontext():
+            x, _ = built.hidden(*sources, ids)  # type: ignore[operator]
+        activations = sum(size for storage, size in kept.items() if storage not in weights)
+        logits = _logits_bytes(built, x)
+    return held + activations + logits
+
+
+def _logits_bytes(model: nn.Module, x: Tensor) -> int:
+    """A chunk's logits, their log-probabilities and the gradient, all in float32."""
+    head = getattr(model, "head", None)
+    if head is None:
+        return 0
+    vocab = int(head(x[:1, :1], model.embedding).shape[-1])
+    chunk = min(getattr(head, "chunk", x.shape[0] * x.shape[1]), x.shape[0] * x.shape[1])
+    return 3 * 4 * chunk * vocab
