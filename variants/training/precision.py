@@ -1,0 +1,31 @@
+"""Which numbers a device can train in."""
+
+from __future__ import annotations
+
+PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed")
+
+
+def check_precision(precision: str, device: str) -> None:
+    """Refuse a precision that the device does not have, before something else is used in its place.
+
+    Args:
+        precision: Lightning's name.
+        device: The kind of device: ``cpu``, ``cuda``, ``mps``, ...
+
+    Raises:
+        ValueError: The name is unknown, or the device cannot do it.
+
+    >>> check_precision("16-mixed", "cpu")
+    Traceback (most recent call last):
+    ValueError: trainer.precision='16-mixed' needs a GPU: on a cpu use bf16-mixed, bf16-true or 32-true
+    """
+    if precision == "16-true" or (precision == "16-mixed" and device == "cpu"):
+        remedy = (
+            "on a cpu use bf16-mixed, bf16-true or 32-true"
+            if device == "cpu"
+            else "use 16-mixed, which scales the loss"
+        )
+        reason = "needs a GPU" if precision == "16-mixed" else "gives NaN within a few updates"
+        raise ValueError(f"trainer.precision={precision!r} {reason}: {remedy}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"trainer.precision={precision!r} is none of {', '.join(PRECISIONS)}")
