@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -24,6 +24,8 @@ Node = dict[str, Any]  # a choice as a config holds it: its `name` and its field
 EMPTY = inspect.Parameter.empty
 
 
+@runtime_checkable
+@typing.runtime_checkable
 class Maker(Protocol[T_co]):
     """What makes a component when it is called: a class, or a choice of a config with its fields bound."""
 
@@ -291,8 +293,9 @@ class Slot(Generic[T]):
                     f"{self.name} {name!r} is registered twice: by {_where(old.component)} and by {_where(component)}"
                 )
             build = getattr(component, self.by) if self.by else component
-            for parameter in set(fixed) - set(fields_of(build)):
-                raise ValueError(f"{self.name} {name!r}: {unknown('parameter', parameter, fields_of(build))}")
+            names = inspect.signature(build).parameters  # names alone: types may not be defined yet
+            for parameter in set(fixed) - set(names):
+                raise ValueError(f"{self.name} {name!r}: {unknown('parameter', parameter, names)}")
             self._choices[name] = Choice(name, component, fixed, build)
             return component
 

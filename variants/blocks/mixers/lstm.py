@@ -86,10 +86,6 @@ class Lstm(nn.Module):
         self.bidirectional = bidirectional
         self.lstm = Gates(d_model, d_model // 2 if bidirectional else d_model, bidirectional, forget_bias)
 
-    def parts(self, name: str) -> list[tuple[str, slice]] | None:
-        """The gates of a fused parameter and their rows, the parameter named from here."""
-        return self.lstm.parts(name.removeprefix("lstm."))
-
     def forward(
         self, x: Float[Tensor, "batch time d_model"], context: Context | None = None
     ) -> Float[Tensor, "batch time d_model"]:
