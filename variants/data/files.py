@@ -8,8 +8,8 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from variants.registry import unknown
 
@@ -87,8 +87,8 @@ def blocks(file: Path, field: str = "path") -> Iterator[str]:
             yield text
 
 
-def _opened(file: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(file, "rb")) if file.suffix == ".gz" else file.open("rb")
+def _opened(file: Path) -> BufferedIOBase:
+    return gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb")
 
 
 def lines(file: Path, field: str = "path") -> Iterator[str]:
