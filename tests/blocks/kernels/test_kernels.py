@@ -52,7 +52,7 @@ def run(attend, tensors, direction):
 
 
 @pytest.mark.parametrize("biased", [False, True])
-@pytest.mark.parametrize("n_query, n_key", SHAPES)
+@pytest.mark.parametrize(("n_query", "n_key"), SHAPES)
 @pytest.mark.parametrize("what", list(masks(5, 5)))
 def test_every_kernel_equals_the_loop_forward_and_backward(what, n_query, n_key, biased):
     mask, tensors = masks(n_query, n_key)[what], inputs(n_query, n_key)
@@ -144,7 +144,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
-@pytest.mark.parametrize("name, wants_all", [("flash", False), ("sdpa", False), ("auto", False), ("math", True)])
+@pytest.mark.parametrize(("name", "wants_all"), [("flash", False), ("sdpa", False), ("auto", False), ("math", True)])
 def test_causality_alone_makes_no_tensor_of_time_by_time(name, wants_all):
     tensors = inputs(256, 256, n_heads=1, n_kv_heads=1, d_head=8, d_value=8, batch=1, dtype=torch.float32)
     with Largest() as largest:

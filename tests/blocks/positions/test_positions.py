@@ -60,7 +60,8 @@ def test_sinusoids_equal_the_formula_at_every_width(d_model, spacing, layout):
     rows = []
     for position in (0, 3, 100_000):
         pairs = [(wave(position, i, math.sin), wave(position, i, math.cos)) for i in range(n_rates)]
-        flat = [x for p in pairs for x in p] if layout == "interleaved" else [*next(zip(*pairs)), *list(zip(*pairs))[1]]
+        flat = [x for pair in pairs for x in pair]
+        flat = flat if layout == "interleaved" else flat[0::2] + flat[1::2]
         rows.append(flat[:d_model])
     position = Sinusoidal(d_model, layout=layout, spacing=spacing)
     torch.testing.assert_close(
@@ -187,7 +188,7 @@ def test_an_odd_width_cannot_be_turned():
 
 
 @pytest.mark.parametrize(
-    "bidirectional, distances, buckets",
+    ("bidirectional", "distances", "buckets"),
     [
         (True, [0, -1, 1, -7, 7, -8, 8, -16, -127, -128, -9999, 128], [0, 1, 17, 7, 23, 8, 24, 10, 15, 15, 15, 31]),
         (False, [5, 1, 0, -1, -15, -16, -32, -64, -127, -128, -9999], [0, 0, 0, 1, 15, 16, 21, 26, 31, 31, 31]),
