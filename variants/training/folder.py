@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,32 +18,32 @@ State = Literal["prepared", "running", "finished", "stopped", "failed", "diverge
 class Folder:
     """Names the files of a run, and writes each in one piece.
 
-    ``config.yaml`` is the resolved config, ``status.json`` what became of the run, ``effective.json`` what was asked for
-    and what was done, ``metrics.csv`` its history, ``checkpoints/`` its weights.
+    ``config.yaml`` is the resolved config, ``status.json`` what became of the run, ``effective.json`` what was asked
+    for and what was done, ``metrics.csv`` its history, ``checkpoints/`` its weights.
     """
 
     path: Path
     _lock: int | None = field(default=None, repr=False)
 
     @classmethod
-    def create(cls, path: str | Path | None, config: str) -> Folder:
+    def create(cls, path: str | Path, config: str) -> Folder:
         """Make a run's folder, and hold it.
 
         Args:
-            path: Where; None: a new one under ``runs/``, named by the time.
+            path: Where.
             config: The text of ``config.yaml``.
 
         Raises:
             ValueError: It cannot be written, holds something already, or is another process's.
         """
-        folder = cls(_made(Path(path)) if path is not None else _named_by_time(Path("runs")))
+        folder = cls(_made(Path(path)))
         folder.hold()
         if folder.config.exists():
             folder.release()
             raise ValueError(
                 f"folder={folder.path} holds a run already: resume it with --resume, or name another folder"
             )
-        write(folder.config, config)
+        folder.write_config(config)
         folder.note("prepared")
         return folder
 
@@ -76,6 +75,8 @@ class Folder:
             os.close(lock)
             raise ValueError(f"folder={self.path} is in use: another process is training there") from None
         self._lock = lock
+        for leftover in (*self.path.glob(".*.*"), *self.last.parent.glob(".*.*")):
+            leftover.unlink()  # of a write that a kill cut
 
     def release(self) -> None:
         """Let other processes in."""
@@ -89,6 +90,10 @@ class Folder:
     metrics = property(lambda self: self.path / "metrics.csv")
     last = property(lambda self: self.path / "checkpoints" / "last.ckpt")
     best = property(lambda self: self.path / "checkpoints" / "best.ckpt")
+
+    def write_config(self, config: str) -> None:
+        """Write down the run's config."""
+        write(self.config, config)
 
     def note(self, state: State, step: int = 0, message: str | None = None) -> None:
         """Say what became of the run, and at which step."""
@@ -117,20 +122,3 @@ def _made(path: Path) -> Path:
     if strangers and not (path / "config.yaml").exists():
         raise ValueError(f"folder={path} is no run's, but holds {min(strangers)!r}: name another folder")
     return path
-
-
-def _named_by_time(parent: Path) -> Path:
-    """A folder that is new even if many processes ask in one second."""
-    name = time.strftime("%Y%m%d-%H%M%S")
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in range(1, 10_000):
-            path = parent / (name if number == 1 else f"{name}-{number}")
-            try:
-                path.mkdir()
-                return path
-            except FileExistsError:
-                continue
-    except OSError as error:
-        raise ValueError(f"folder={parent} cannot be written: {error.strerror}") from None
-    raise AssertionError(f"ten thousand runs in {parent} within a second")

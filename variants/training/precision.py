@@ -19,13 +19,9 @@ def check_precision(precision: str, device: str) -> None:
     Traceback (most recent call last):
     ValueError: trainer.precision='16-mixed' needs a GPU: on a cpu use bf16-mixed, bf16-true or 32-true
     """
-    if precision == "16-true" or (precision == "16-mixed" and device == "cpu"):
-        remedy = (
-            "on a cpu use bf16-mixed, bf16-true or 32-true"
-            if device == "cpu"
-            else "use 16-mixed, which scales the loss"
-        )
-        reason = "needs a GPU" if precision == "16-mixed" else "gives NaN within a few updates"
-        raise ValueError(f"trainer.precision={precision!r} {reason}: {remedy}")
+    if precision == "16-mixed" and device == "cpu":
+        raise ValueError(f"trainer.precision={precision!r} needs a GPU: on a cpu use bf16-mixed, bf16-true or 32-true")
+    if precision == "16-true":
+        raise ValueError(f"trainer.precision={precision!r} overflows within a few updates: use bf16-true or 16-mixed")
     if precision not in PRECISIONS:
         raise ValueError(f"trainer.precision={precision!r} is none of {', '.join(PRECISIONS)}")
