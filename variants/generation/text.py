@@ -1,0 +1,122 @@
+"""Text out of a run's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from variants import config as configs
+from variants import slots
+from variants.data.base import BOS, EOS, Data
+from variants.generation.beam import beam_search
+from variants.generation.decode import decode
+from variants.generation.sampling import Sampling
+from variants.models import build
+from variants.registry import ConfigError
+
+
+def generate_text(
+    folder: Path,
+    prompts: Sequence[str],
+    *,
+    max_new: int,
+    temperature: float = 0.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    beam: int | None = None,
+) -> Iterator[str]:
+    """Continue texts with a language model, or translate them with a model of pairs.
+
+    Args:
+        folder: A run's; its best checkpoint is used, or else its last.
+        prompts: Texts; an empty one begins a document.
+        max_new: New tokens at most, for each.
+        temperature: Of the sampling; 0 is greedy.
+        top_k: Sample among so many of the likeliest tokens.
+        top_p: Sample among the likeliest tokens that have so much probability together.
+        seed: Of the sampling.
+        beam: Search with a beam of this width instead.
+
+    Yields:
+        For each prompt in turn, the prompt with its continuation, or its translation alone.
+
+    Raises:
+        ConfigError: The folder holds no run or no whole checkpoint, or the request cannot be met.
+    """
+    with _refusing(""):
+        sampling = Sampling(temperature, top_k, top_p)
+        if beam is not None and not sampling.greedy:
+            raise ValueError(f"beam {beam} searches for the likeliest text, but temperature {temperature} samples")
+    model, data = load_run(folder)
+    language = data.kind == "language"
+    encode = (data.tokenizer if language else data.source_tokenizer or data.tokenizer).encode
+    with _refusing(""):
+        ids = [[BOS, *encode(prompt)] if language else [*encode(prompt), EOS] for prompt in prompts]
+        if beam is None:
+            found = decode(model, ids, max_new=max_new, sampling=sampling, seed=seed)
+        else:
+            found = [list(best.ids) for best, *_ in beam_search(model, ids, max_new=max_new, beam=beam)]
+    for begun, new in zip(ids, found, strict=True):
+        yield data.tokenizer.decode([*begun, *new] if language else new)
+
+
+def load_run(folder: Path) -> tuple[nn.Module, Data]:
+    """A run's trained model, on the best device here, and its data, prepared.
+
+    Raises:
+        ConfigError: The folder holds no run or no whole checkpoint, or its data is gone.
+    """
+    if not (folder / "config.yaml").is_file():
+        raise ConfigError([f"{folder} holds no run: there is no config.yaml in it"])
+    config = configs.load(folder / "config.yaml")
+    weights = _weights(folder)
+    with _refusing("data."):
+        data: Any = slots.data.build(config["data"])
+        data.prepare()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = build(
+        config["model"],
+        vocab=data.vocab,
+        source_vocab=data.source_vocab,
+        max_length=data.length,
+        source_length=data.source_length,
+        device=device,
+    )
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ConfigError([f"{folder}: the checkpoint does not fit the model of config.yaml: {reason}"]) from None
+    return model.to(device).eval(), data
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The model's weights in a run's best checkpoint, or else in its last."""
+    paths = [folder / "checkpoints" / name for name in ("best.ckpt", "last.ckpt")]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        raise ConfigError([f"{folder} has no checkpoint yet: neither {' nor '.join(p.name for p in paths)}"])
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+    except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError([f"{path} is damaged, or no checkpoint of a run: {reason}"]) from None
+    return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
+
+
+@contextlib.contextmanager
+def _refusing(place: str) -> Iterator[None]:
+    """Make what a user got wrong an error of the request."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError([f"{place}{error}"]) from None
