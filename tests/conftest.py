@@ -1,4 +1,4 @@
-"""Types and shapes are checked while the tests run; torch is held to one thread, so that workers do not crowd each other."""
+"""Types and shapes are checked while the tests run; one thread a worker, so that workers do not crowd each other."""
 
 import os
 

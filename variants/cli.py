@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from variants import __version__
 from variants.registry import SLOTS, ConfigError, unknown
@@ -151,6 +151,8 @@ def show_explanation(explanation: Explanation) -> None:
     asked = e.config["model"]["kernel"]["name"]
     runs = ", ".join(f"{kernel} in {count} modules" for kernel, count in modules_by_value(e.kernels).items())
     print(f"kernel: {asked} asked for; {runs or 'none'} would run here")
+    for line in e.reasons:
+        print(f"  {line}")
     for line in e.without_effect:
         print(f"note: {line}")
 
@@ -186,5 +188,3 @@ def _generate(options: argparse.Namespace) -> int:
     ):
         print(text)
     return 0
-
-

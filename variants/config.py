@@ -1,8 +1,8 @@
 """A run's config: composed of files and overrides by one merge rule, checked, saved and loaded.
 
-`model=llama_tiny` takes ``conf/model/llama_tiny.yaml``, from the user's folder or else from the packaged one; a file may
-name a ``base:`` of its own group. Dotted overrides (``model.feedforward.ratio=4``) are laid over it in their order. A config
-names registered choices only, so it cannot run code.
+`model=llama_tiny` takes ``conf/model/llama_tiny.yaml``, from the user's folder or else from the packaged one; a file
+may name a ``base:`` of its own group. Dotted overrides (``model.feedforward.ratio=4``) are laid over it in their order.
+A config names registered choices only, so it cannot run code.
 """
 
 from __future__ import annotations
@@ -163,6 +163,8 @@ def draft(overrides: Sequence[Override] = (), config_dir: str | Path | None = No
             config[group] = _pick(where, group, value)
         except ConfigError as error:
             problems += error.problems
+    if isinstance(config.get("model"), dict):  # so that `model.mixer.window=64` need not name the mixer
+        config["model"] = merge(skeleton.defaults(), config["model"])
     for path, value in pairs:
         if path[0] not in config and path[0] not in ("seed", "folder"):
             problems.append(unknown("part of a run", path[0], [*GROUPS, "seed", "folder"]))
@@ -241,7 +243,7 @@ def _read_yaml(text: str) -> Config:
         raise ConfigError([f"{at}{getattr(error, 'problem', None) or str(error).splitlines()[0]}"]) from None
     if not isinstance(content, dict):
         raise ConfigError([f"expected a mapping, got {content!r}"])
-    return {str(key) if not isinstance(key, int) else key: value for key, value in content.items()}  # type: ignore[misc]
+    return {key if isinstance(key, int) else str(key): value for key, value in content.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -284,22 +286,33 @@ def check(config: Config) -> Config:
     return checked
 
 
-def _defaults(schema: type[Any]) -> Config:
+def _defaults(schema: Any) -> Config:
     return {n: list(f.default) if isinstance(f.default, tuple) else f.default for n, f in fields_of(schema).items()}
+
+
+_COUNTS = ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval")
 
 
 def _check_trainer(values: Mapping[str, Any]) -> Config:
     fields = fields_of(Trainer)
-    known = {name: value for name, value in values.items() if name in fields}
+    ours = {name: value for name, value in values.items() if name in fields}
     others = {name: value for name, value in values.items() if name not in fields}
-    typed = {**_defaults(Trainer), **check_fields(known, fields, "a trainer")}
+    typed = {**_defaults(Trainer), **check_fields(ours, fields, "a trainer")}
     problems = []
     if others:
         from lightning import Trainer as LightningTrainer  # only where it is asked for: its import takes seconds
 
         lightnings = set(inspect.signature(LightningTrainer).parameters)
-        problems = [f"{n}: {unknown('field of a trainer', n, lightnings | set(fields))}" for n in others if n not in lightnings]
-    for name in ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval"):
+        problems = [
+            f"{n}: {unknown('field of a trainer', n, lightnings | set(fields))}" for n in others if n not in lightnings
+        ]
+    for name in (
+        "max_steps",
+        "accumulate_grad_batches",
+        "val_check_interval",
+        "log_every_n_steps",
+        "checkpoint_interval",
+    ):
         if typed[name] < 1:
             problems.append(f"{name}: {typed[name]} must be at least 1")
     try:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from variants import config as configs
 from variants import slots
 from variants.models import assemble, cost, effects, memory
-from variants.registry import ConfigError
+from variants.registry import ConfigError, fields_of
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,7 @@ class Explanation:
         flops_per_token: Of one forward and backward.
         peak_bytes: An estimate of what a training step holds at its peak, on one device.
         kernels: The kernel that would run, by module.
+        reasons: Why, where another one was asked for.
         without_effect: What was asked for and changes nothing.
         length: Target tokens of a sequence.
         batch_size: Sequences of a micro-batch.
@@ -38,6 +38,7 @@ class Explanation:
     flops_per_token: int
     peak_bytes: int
     kernels: dict[str, str]
+    reasons: list[str]
     without_effect: list[str]
     length: int
     batch_size: int
@@ -95,8 +96,16 @@ def explain(overrides: Sequence[configs.Override] = (), config_dir: str | Path |
         configs.departures(config, configs.compose(picks, config_dir)),
         cost.parameters(model),
         cost.training_flops(model, data.length, data.source_length),
-        memory.peak_bytes(config["model"], known, data.batch_size, data.length, data.source_length),
+        memory.peak_bytes(
+            config["model"],
+            known,
+            data.batch_size,
+            data.length,
+            data.source_length,
+            config["trainer"]["precision"],
+        ),
         effects.kernels_of(model),
+        effects.reasons(model),
         effects.without_effect(model) + _idle(config),
         data.length,
         data.batch_size,
@@ -119,7 +128,9 @@ def fits(config: configs.Config, data: Any) -> None:
         allowed = ", ".join(objective.layouts)
         problems.append(f"objective: {name} trains {allowed}, but model.layout is {layout.name}")
     if data.kind != objective.kind:
-        problems.append(f"objective: {name} takes {objective.kind} data, but data {config['data']['name']} is {data.kind}")
+        problems.append(
+            f"objective: {name} takes {objective.kind} data, but data {config['data']['name']} is {data.kind}"
+        )
     if problems:
         raise ConfigError(problems)
 
@@ -127,8 +138,6 @@ def fits(config: configs.Config, data: Any) -> None:
 def _idle(config: configs.Config) -> list[str]:
     """Run options that another one makes idle."""
     schedule = slots.schedules[config["schedule"]["name"]]
-    from variants.registry import fields_of
-
     if "lr" in config["optimiser"] and "lr" not in fields_of(schedule.build):
         return [f"optimiser.lr has no effect: schedule {schedule.name} sets the learning rate by itself"]
     return []
@@ -137,6 +146,3 @@ def _idle(config: configs.Config) -> list[str]:
 def modules_by_value(kernels: dict[str, str]) -> dict[str, int]:
     """How many modules run each kernel."""
     return {name: sum(k == name for k in kernels.values()) for name in sorted(set(kernels.values()))}
-
-
-__all__ = ["Explanation", "explain", "fits", "known_of", "nn"]

@@ -72,7 +72,7 @@ class Field:
 
 
 @functools.cache
-def fields_of(constructor: Callable[..., Any]) -> dict[str, Field]:
+def fields_of(constructor: Any) -> dict[str, Field]:
     """The parameters of a class's constructor, or of a function, by name."""
     target = constructor.__init__ if inspect.isclass(constructor) else constructor
     hints = typing.get_type_hints(target, include_extras=True)
@@ -146,11 +146,14 @@ def convert(value: Any, annotation: Any) -> Any:
         return float(value)
     elif annotation is int and isinstance(value, float) and value.is_integer():
         return int(value)  # 1e5 is how people write a hundred thousand
-    elif annotation is str and value in ("None", "none "):
+    elif annotation is str and value == "None":
         raise ValueError("got the text 'None'; write null")
-    elif inspect.isclass(annotation) and isinstance(value, annotation):
-        if not (isinstance(value, bool) and annotation is not bool):
-            return value
+    elif (
+        inspect.isclass(annotation)
+        and isinstance(value, annotation)
+        and isinstance(value, bool) == (annotation is bool)
+    ):
+        return value
     raise ValueError(f"expected {describe(annotation)}, got {value!r}")
 
 
@@ -286,7 +289,7 @@ class Slot(Generic[T]):
         """
 
         def decorate(component: Callable[..., T]) -> Callable[..., T]:
-            # One file imported twice (`python -m`, a reload) brings its component again; another component may not come.
+            # A file imported twice (`python -m`, a reload) brings its component again; another one may not come.
             old = self._choices.get(name)
             if old and _where(old.component) != _where(component):
                 raise ValueError(
@@ -329,7 +332,9 @@ class Slot(Generic[T]):
         if isinstance(node, str):
             node = {"name": node}
         if not isinstance(node, Mapping) or not isinstance(node.get("name"), str):
-            expected = f"expected a choice of {self.name} ({', '.join(self.choices)}), alone or as the name of a mapping"
+            expected = (
+                f"expected a choice of {self.name} ({', '.join(self.choices)}), alone or as the name of a mapping"
+            )
             raise ConfigError([f": {expected}; got {node!r}"])
         choice = self[node["name"]]
         fields = {k: v for k, v in node.items() if k != "name"}

@@ -1,12 +1,12 @@
 """Every slot, what each of its choices promises, and the shape of a choice as a protocol.
 
-``B`` is the batch, ``L`` the new tokens, ``S`` all keys; ``blocks/context.py`` says what a part is told besides its input.
+``B`` is the batch, ``L`` the new tokens, ``S`` all keys; ``blocks/context.py`` says what a part is told besides x.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -20,24 +20,29 @@ if TYPE_CHECKING:
 Batch = dict[str, Any]
 
 
+@runtime_checkable
 class Part(Protocol):
     """``part(x, context)``: (B, L, d_model) to the same."""
 
     def __call__(self, x: Tensor, context: Context | None = None) -> Tensor: ...
 
 
+@runtime_checkable
 class Mixer(Part, Protocol):
     """Moves information along time."""
 
 
+@runtime_checkable
 class Cross(Part, Protocol):
     """Moves information from the encoder's memory."""
 
 
+@runtime_checkable
 class Feedforward(Part, Protocol):
     """Works on each position alone."""
 
 
+@runtime_checkable
 class Kernel(Protocol):
     """``kernel(q, k, v, mask)``: (B, heads, L, d_head) and (B, kv_heads, S, d_head) to (B, heads, L, d_value)."""
 
@@ -54,6 +59,7 @@ class Kernel(Protocol):
     ) -> Tensor: ...
 
 
+@runtime_checkable
 class Position(Protocol):
     """``place(positions, key_positions)`` gives a placement; ``input(x, positions)`` acts on the input."""
 
@@ -61,18 +67,21 @@ class Position(Protocol):
     def place(self, positions: Tensor, key_positions: Tensor) -> Any: ...
 
 
+@runtime_checkable
 class Norm(Protocol):
     """``norm(x)``: (..., width) to the same."""
 
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
+@runtime_checkable
 class Residual(Protocol):
     """``residual(x, *branches)``: joins branches to the stream."""
 
     def __call__(self, x: Tensor, *branches: Callable[[Tensor], Tensor]) -> Tensor: ...
 
 
+@runtime_checkable
 class Embedding(Protocol):
     """``embedding(ids)`` and its other direction, ``embedding.unembed(x)``."""
 
@@ -80,6 +89,7 @@ class Embedding(Protocol):
     def unembed(self, x: Tensor) -> Tensor: ...
 
 
+@runtime_checkable
 class Head(Protocol):
     """``head(x, embedding)`` gives logits, ``head.loss(x, targets, embedding)`` the summed loss and its count."""
 
@@ -87,18 +97,21 @@ class Head(Protocol):
     def loss(self, x: Tensor, targets: Tensor, embedding: Any, label_smoothing: float = 0.0) -> Any: ...
 
 
+@runtime_checkable
 class Sharing(Protocol):
     """``sharing(n_layers)``: for every depth, the index of the layer that runs there."""
 
     def __call__(self, n_layers: int) -> Sequence[int]: ...
 
 
+@runtime_checkable
 class Initialiser(Protocol):
     """``initialiser(address, generator)``: the initial value of a matrix."""
 
     def __call__(self, address: Any, generator: torch.Generator) -> Tensor: ...
 
 
+@runtime_checkable
 class Layout(Protocol):
     """A whole model; its ``assemble`` says which embeddings, stacks and heads it is made of."""
 
@@ -106,38 +119,45 @@ class Layout(Protocol):
     def assemble(cls, assembly: Any) -> Any: ...
 
 
+@runtime_checkable
 class Data(Protocol):
     """Examples by index; ``variants/data/base.py`` has the whole interface."""
 
     def prepare(self) -> None: ...
 
 
+@runtime_checkable
 class Objective(Protocol):
     """``objective(model, batch)``: the summed loss and the number of targets."""
 
     def __call__(self, model: nn.Module, batch: Batch) -> Any: ...
 
 
+@runtime_checkable
 class Optimiser(Protocol):
     """``optimiser(parameter groups)`` gives a torch optimiser."""
 
     def __call__(self, groups: Iterable[dict[str, Any]]) -> torch.optim.Optimizer: ...
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """``schedule(step)``: the learning rate of an update, counted from 1."""
 
     def __call__(self, step: int) -> float: ...
 
 
+@runtime_checkable
 class Callback(Protocol):
     """A Lightning callback."""
 
 
+@runtime_checkable
 class Logger(Protocol):
     """A Lightning logger."""
 
 
+@runtime_checkable
 class Strategy(Protocol):
     """A Lightning strategy."""
 
@@ -151,9 +171,7 @@ mixers = Slot(
     f"{_B}.mixers",
 )
 crosses = Slot("cross", "the decoder reads the encoder's memory", Cross, f"{_B}.crosses")
-kernels = Slot(
-    "kernel", "the same numbers as `math`, within tolerance, forward and backward", Kernel, f"{_B}.kernels"
-)
+kernels = Slot("kernel", "the same numbers as `math`, within tolerance, forward and backward", Kernel, f"{_B}.kernels")
 positions = Slot("position", "acts in one of four places, and nowhere else", Position, f"{_B}.positions")
 norms = Slot("norm", "each position alone; shape and dtype kept", Norm, f"{_B}.norms")
 residuals = Slot("residual", "joins branches to the stream", Residual, f"{_B}.residuals")

@@ -1,10 +1,10 @@
-"""From a model's config to a model: each slot's choice built, offered what the model knows, and checked against the rest."""
+"""From a model's config to a model: every choice built, offered what the model knows, and checked against the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from variants import slots
 from variants.blocks.initialisers.base import initialise
 from variants.blocks.kernels.base import Kernel
+from variants.blocks.mixers.multihead import MultiHead
 from variants.blocks.positions.base import Position
 from variants.blocks.residuals.base import Depths, Residual
 from variants.models import skeleton
@@ -48,17 +49,16 @@ class Assembly:
         self.model, self.device, self.checkpoint_every = model, device, checkpoint_every
         self.problems: list[str] = []
         self.lengths = {"decoder": max_length, "encoder": source_length or max_length}
-        self.vocab = self._vocabulary("vocab", vocab)
-        self.source_vocab = self._vocabulary("source_vocab", source_vocab, needed=False)
+        self.vocab = self._vocabulary("vocab", vocab) or 1
+        self.source_vocab = self._vocabulary("source_vocab", source_vocab)
+        if model["vocab"] is None and vocab is None:
+            self.problems.append("model.vocab: needed, because there is no data that gives it")
 
-    def _vocabulary(self, field: str, of_data: int | None, needed: bool = True) -> int:
+    def _vocabulary(self, field: str, of_data: int | None) -> int | None:
         own: int | None = self.model[field]
         if own is not None and of_data is not None and own < of_data:
             self.problems.append(f"model.{field}: {own} is smaller than the data's vocabulary of {of_data}")
-        if own is None and of_data is None and needed:
-            self.problems.append(f"model.{field}: needed, because there is no data that gives it")
-            return 1
-        return own or of_data or 0
+        return own or of_data
 
     # -- parts, for a layout's `assemble` -------------------------------------------------------------------------
 
@@ -87,11 +87,11 @@ class Assembly:
         side = f"model.{role}."
         try:
             fields = skeleton.stack_fields(self.model, role)
-            order = list(slots.sharings.build(fields["sharing"])(fields["n_layers"]))  # type: ignore[arg-type]
+            order = list(slots.sharings.build(fields["sharing"])(fields["n_layers"]))
             layered = [skeleton.layer_fields(fields, depth, f"{role}.layers") for depth in range(len(order))]
         except ConfigError as error:
             self.problems += [f"model.{line}" for line in error.problems]
-            return _placeholder(Stack)
+            return cast("Stack", _placeholder(Stack))
         for depth, index in enumerate(order):
             if layered[depth] != layered[order.index(index)]:
                 self.problems.append(
@@ -100,12 +100,10 @@ class Assembly:
                 )
         positions, position_of = self._positions(role, layered)
         firsts = [order.index(index) for index in range(max(order) + 1)]
-        layers = [
-            self._layer(role, layered[depth], fields, cross, positions[position_of[depth]]) for depth in firsts
-        ]
+        layers = [self._layer(role, layered[depth], fields, cross, positions[position_of[depth]]) for depth in firsts]
         norm = partial(self._norm, fields)
         if self.problems:
-            return _placeholder(Stack)
+            return cast("Stack", _placeholder(Stack))
         return Stack(
             layers,
             norm,
@@ -133,7 +131,7 @@ class Assembly:
             if limit is not None and length is not None and length > limit:
                 self.problems.append(f"{place}: has {limit} positions, but sequences have up to {length} tokens")
             positions.append(position)
-        return positions, [distinct.index(w) for w in wanted]  # type: ignore[return-value]
+        return cast("list[Position]", positions), [distinct.index(w) for w in wanted]
 
     def _layer(
         self, role: Role, fields: Mapping[str, Any], stack: Mapping[str, Any], cross: bool, position: Position
@@ -159,7 +157,7 @@ class Assembly:
             },
         )
         if self.problems:
-            return _placeholder(Layer)
+            return cast("Layer", _placeholder(Layer))
         assert isinstance(residual, Residual)
         return Layer(mixer, other, feedforward, residual, _rate(fields, "dropout"))
 
@@ -170,11 +168,12 @@ class Assembly:
         place, kernel_place = self._place(name, role, fields), self._place("kernel", role, fields)
         kernel = self.build(slots.kernels, fields["kernel"], kernel_place, {})
         part = self.build(slot, fields[name], place, {**self._offers(fields, role), "kernel": kernel})
-        if hasattr(part, "needs") and isinstance(kernel, Kernel):
+        if isinstance(kernel, Kernel) and hasattr(part, "needs"):
             learned = position is not None and position.learned_bias
-            self._try(kernel_place, partial(kernel.settle, part.needs(learned, self.device)))
+            self._try(kernel_place, partial(kernel.settle, cast("MultiHead", part).needs(learned, self.device)))
         d_head = getattr(part, "d_head", None)
-        if isinstance(position, Position) and d_head is not None and (reason := position.refuses(d_head)):
+        reason = position.refuses(d_head) if isinstance(position, Position) and d_head is not None else None
+        if reason:
             self.problems.append(f"{self._place('position', role, fields)}: {reason}")
         return part
 
@@ -235,18 +234,19 @@ def _rate(fields: Mapping[str, Any], name: str) -> float:
     return float(fields["dropout"] if own is None else own)
 
 
-def _placeholder(kind: type[Any]) -> Any:
+def _placeholder(kind: type[nn.Module]) -> nn.Module:
     """Stands for what could not be built; the problems are raised before anybody looks at it."""
-    module = kind.__new__(kind)
+    module = object.__new__(kind)
     nn.Module.__init__(module)
     return module
 
 
-def assemble(model: Mapping[str, Any], **known: Any) -> nn.Module:
+def assemble(model: Mapping[str, Any], *, on: str = "meta", **known: Any) -> nn.Module:
     """Build a model on the meta device, without values, as fast as planning a study needs it.
 
     Args:
         model: A config of a model, checked or not.
+        on: Another device to allocate its parameters on, with values that mean nothing.
         **known: What the surroundings know; see `Assembly`.
 
     Raises:
@@ -257,7 +257,7 @@ def assemble(model: Mapping[str, Any], **known: Any) -> nn.Module:
     except ConfigError as error:
         raise ConfigError([f"model.{line}" for line in error.problems]) from None
     assembly = Assembly(model, **known)
-    with torch.device("meta"):
+    with torch.device(on):
         built = assembly.build(slots.layouts, model["layout"], "model.layout", {"assembly": assembly})
     if assembly.problems:
         raise ConfigError(assembly.problems)
@@ -277,5 +277,5 @@ def build(model: Mapping[str, Any], *, seed: int = 0, **known: Any) -> nn.Module
     """
     built = assemble(model, **known).to_empty(device="cpu")
     model = skeleton.check(model)
-    initialise(built, slots.initialisers.build(model["initialiser"]), seed)  # type: ignore[arg-type]
+    initialise(built, slots.initialisers.build(model["initialiser"]), seed)
     return built

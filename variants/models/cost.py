@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from torch import nn
 
 if TYPE_CHECKING:
-    from variants.models.stack import Stack
+    from variants.models.stack import Layer, Stack
 
 BACKWARD = 2  # a matrix product has two in its backward pass: of the input, and of the weights
 
@@ -75,9 +75,9 @@ def stack_flops(stack: Stack, time: int, source: int = 0) -> int:
 
 def _runs(stack: Stack, time: int, source: int) -> Iterator[tuple[nn.Module, int]]:
     for index in stack.order:
-        layer = stack.layers[index]
-        for part in layer.parts:  # type: ignore[union-attr, operator]
-            yield cast("nn.Module", part), source if part is layer.cross else time
+        layer = cast("Layer", stack.layers[index])
+        for part in layer.parts:
+            yield part, source if part is layer.cross else time
 
 
 def training_flops(model: nn.Module, time: int, source: int | None = None) -> int:
@@ -88,4 +88,4 @@ def training_flops(model: nn.Module, time: int, source: int | None = None) -> in
         time: Target tokens of a sequence.
         source: Source tokens of a sequence, in an encoder-decoder; None: as many.
     """
-    return (1 + BACKWARD) * int(model.flops(time, source)) // time  # type: ignore[operator]
+    return (1 + BACKWARD) * flops_of(model, time, time if source is None else source) // time

@@ -9,8 +9,19 @@ from variants.models.stack import Stack
 
 
 def kernels_of(model: nn.Module) -> dict[str, str]:
-    """The kernel that runs, for each that the model holds, by module name."""
-    return {name: module.effective for name, module in model.named_modules() if isinstance(module, Kernel)}
+    """The kernel that runs, for each part that has one, by module name; `auto` stands for the one it chose."""
+    return {
+        f"{name}.{child}": kernel.effective
+        for name, part in model.named_modules()
+        if not isinstance(part, Kernel)
+        for child, kernel in part.named_children()
+        if isinstance(kernel, Kernel)
+    }
+
+
+def reasons(model: nn.Module) -> list[str]:
+    """Why these kernels run, each reason once."""
+    return sorted({f"{m.effective}: {m.reason}" for m in model.modules() if isinstance(m, Kernel) and m.reason})
 
 
 def without_effect(model: nn.Module) -> list[str]:

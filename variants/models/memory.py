@@ -42,19 +42,22 @@ def peak_bytes(
     Returns:
         Bytes, on one device without sharding.
     """
-    kept: dict[StorageWeakRef, int] = {}
+    kept: dict[Any, int] = {}
 
     def keep(t: Tensor) -> Tensor:
         storage = t.untyped_storage()
-        kept[StorageWeakRef(storage)] = storage.nbytes()
+        kept[_key(storage)] = storage.nbytes()
         return t
 
     mixed = precision == "bf16-mixed"
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        built: nn.Module = assemble(model, **known).to_empty(device="cpu").train()
-        if precision == "bf16-true":
-            built = built.bfloat16()
-        weights = {StorageWeakRef(p.untyped_storage()) for p in built.parameters()}
+    default = torch.get_default_dtype()
+    with FakeTensorMode():
+        torch.set_default_dtype(torch.bfloat16 if precision == "bf16-true" else default)
+        try:
+            built: nn.Module = assemble(model, on="cpu", **known).train()
+        finally:
+            torch.set_default_dtype(default)
+        weights = {_key(p.untyped_storage()) for p in built.parameters()}
         held = COPIES * sum(p.numel() * p.element_size() for p in built.parameters())
         ids = torch.zeros(batch, time, dtype=torch.long)
         sources = () if source is None else (torch.zeros(batch, source, dtype=torch.long),)
@@ -63,6 +66,10 @@ def peak_bytes(
         activations = sum(size for storage, size in kept.items() if storage not in weights)
         logits = _logits_bytes(built, x)
     return held + activations + logits
+
+
+def _key(storage: torch.UntypedStorage) -> Any:
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
 def _logits_bytes(model: nn.Module, x: Tensor) -> int:

@@ -95,9 +95,9 @@ def check(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     problems: list[str] = []
     fields = fields_of(Skeleton)
-    typed = {name: _default(field) for name, field in fields.items() if not field.required}
+    typed: dict[str, Any] = {}
     try:
-        typed |= check_fields(config, fields, "a model")
+        typed = check_fields(merge(defaults(), dict(config)), fields, "a model")
     except ConfigError as error:
         problems += error.problems
     problems += [f"{n}: a model needs it" for n, f in fields.items() if f.required and n not in config]
@@ -116,8 +116,13 @@ def check(config: Mapping[str, Any]) -> dict[str, Any]:
     return typed
 
 
+def defaults() -> dict[str, Any]:
+    """Every field that has a default; a choice as a node, so that a patch need not repeat its name."""
+    return {name: _default(field) for name, field in fields_of(Skeleton).items() if not field.required}
+
+
 def _default(field: Field) -> Any:
-    return {"name": field.default} if slot_of(field.annotation, strict=False) and field.default else field.default
+    return {"name": field.default} if slot_of(field.annotation, strict=False) else field.default
 
 
 def _patch_problems(place: str, patch: Any, allowed: Sequence[str], fields: Mapping[str, Field]) -> list[str]:
@@ -138,7 +143,9 @@ def _layers_problems(place: str, patches: Any, fields: Mapping[str, Field]) -> l
     if pattern is not None and not (isinstance(pattern, str) and pattern.split()):
         return [f"{place}.pattern: expected names with spaces between them, got {pattern!r}"]
     names = set(pattern.split()) if pattern else set()
-    problems = [f"{place}.pattern: {n!r} has no patch; write `{n}: {{}}` if it changes nothing" for n in names - set(patches)]
+    problems = [
+        f"{place}.pattern: {n!r} has no patch; write `{n}: {{}}` if it changes nothing" for n in names - set(patches)
+    ]
     for key, patch in patches.items():
         if key == "pattern":
             continue

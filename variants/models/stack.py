@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -15,6 +16,7 @@ from variants.blocks.cache import Cache
 from variants.blocks.context import Context
 from variants.blocks.masks import AttentionMask, positions_of
 from variants.blocks.positions.base import Placement, Position
+from variants.blocks.residuals.base import Residual
 
 Losses = dict[str, Float[Tensor, ""]]
 
@@ -35,7 +37,7 @@ class Layer(nn.Module):
         mixer: nn.Module,
         cross: nn.Module | None,
         feedforward: nn.Module,
-        residual: nn.Module,
+        residual: Residual,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -120,7 +122,8 @@ class Stack(nn.Module):
             mask = cache.extend(mask, batch, time, x.device)
         key_positions = positions_of(mask, time if cache is None else cache.length, x.device)
         positions = key_positions[:, -time:]
-        for position in self.positions:
+        placed = cast("list[Position]", list(self.positions))
+        for position in placed:
             x = position.input(x, positions)
         x = mask.blank(self.dropout(x))
         if memory is not None:
@@ -128,7 +131,7 @@ class Stack(nn.Module):
         if memory_mask.documents is not None and mask.documents is not None:
             memory_mask = replace(memory_mask, query_documents=mask.documents[:, -time:])
         # Once a forward and outside every checkpoint: a learned bias has one owner, and its gradient sums over layers.
-        places = [position.place(positions, key_positions) for position in self.positions] or [Placement()]
+        places = [position.place(positions, key_positions) for position in placed] or [Placement()]
 
         def run(x: Tensor, layer: nn.Module, depth: int) -> tuple[Tensor, Losses]:
             place = places[self.position_of[depth]]
@@ -136,14 +139,15 @@ class Stack(nn.Module):
             return layer(x, context), context.losses  # losses leave as outputs: a recomputation's are dropped
 
         losses: Losses = {}
-        x = self.layers[0].residual.enter(x)
+        residual = cast("Layer", self.layers[0]).residual
+        x = residual.enter(x)
         for depth, index in enumerate(self.order):
             if self._recomputes(depth, cache):
                 x, added = checkpoint(run, x, self.layers[index], depth, use_reentrant=False)
             else:
                 x, added = run(x, self.layers[index], depth)
             add_up(losses, added)
-        hidden: Tensor = self.norm(self.layers[0].residual.leave(x))
+        hidden: Tensor = self.norm(residual.leave(x))
         return hidden, losses
 
     def _recomputes(self, depth: int, cache: Cache | None) -> bool:

@@ -28,7 +28,14 @@ class Auto(Kernel):
     def settle(self, needs: Needs) -> None:
         """Choose."""
         candidates = [Flash(), Sdpa(), Math()] if needs.device == "cpu" else [Sdpa(), Math()]
-        self.chosen = next(kernel for kernel in candidates if kernel.refuses(needs) is None)
+        refusals = []
+        for kernel in candidates:
+            self.chosen, refusal = kernel, kernel.refuses(needs)
+            if refusal is None:
+                break
+            refusals.append(f"not {kernel.effective}, because {refusal}")
+        names = ", ".join(kernel.effective for kernel in candidates)
+        self.reason = "; ".join(refusals) or f"the first of {names} that can do what is asked on {needs.device}"
 
     @property
     def effective(self) -> str:

@@ -26,7 +26,12 @@ class Kernel(nn.Module):
 
     ``softmax(scale * q k' + bias) v`` over the keys that the mask shows; a query that sees no key gives 0, with finite
     gradients. Query head h uses key head ``h // (heads / kv_heads)``.
+
+    Attributes:
+        reason: Why this one runs, where it was not the one asked for.
     """
+
+    reason: str = ""
 
     def refuses(self, needs: Needs) -> str | None:
         """Why this kernel cannot do that, and which can; None: it can."""
