@@ -1,0 +1,46 @@
+"""Every registered choice keeps its slot's promises; a new one is tested because it is registered."""
+
+import pytest
+
+from variants.registry import SLOTS
+from variants.testing import PROMISES, Example
+from variants.testing.common import exports
+
+# Fields that open other paths through a component.
+VARIATIONS = [
+    ("cross", "attention", {"n_kv_heads": 2, "bias": True}),
+    ("cross", "attention", {"qk_norm": "rmsnorm", "d_head": 6}),
+    ("embedding", "tied", {"scale": True}),
+    ("embedding", "untied", {"scale": True}),
+    ("feedforward", "gelu", {"approximate": "tanh", "bias": False}),
+    ("feedforward", "swiglu", {"bias": True, "d_ff": 5}),
+    ("head", "linear", {"bias": True, "scaled": True, "chunk": 3}),
+    ("layout", "encoder_decoder", {"shared_vocabulary": False}),
+    ("mixer", "attention", {"n_kv_heads": 1, "scale": 1.0}),
+    ("mixer", "attention", {"n_kv_heads": 2, "d_head": 6, "qk_norm": "rmsnorm"}),
+    ("mixer", "attention", {"window": 3}),
+    ("mixer", "attention", {"window": 5, "bias": True, "qkv_bias": False}),
+    ("norm", "layernorm", {"norm_bias": False}),
+    ("position", "relative", {"n_buckets": 8, "max_distance": 6}),
+    ("position", "rotary", {"fraction": 0.5, "layout": "interleaved"}),
+    ("position", "sinusoidal", {"layout": "halves", "spacing": "inclusive"}),
+]
+EXAMPLES = [Example(slot, choice) for slot in PROMISES for choice in SLOTS[slot].choices]
+EXAMPLES += [Example(slot, choice, **fields) for slot, choice, fields in VARIATIONS]
+CASES = [
+    pytest.param(
+        example, promise, id=f"{example!r}-{promise.__name__}", marks=[pytest.mark.slow] * (promise is exports)
+    )
+    for example in EXAMPLES
+    for promise in PROMISES[example.slot.name]
+]
+
+
+@pytest.mark.parametrize(("example", "promise"), CASES)
+def test_promise_holds(example, promise):
+    promise(example)
+
+
+def test_every_slot_that_builds_models_or_trains_has_promises():
+    without = {"data", "callback", "logger", "strategy"}  # of files, or Lightning's own
+    assert set(PROMISES) == set(SLOTS) - without

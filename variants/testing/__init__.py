@@ -1,0 +1,34 @@
+"""The conformance kit: what every slot's choices promise, as functions to call on one's own component.
+
+>>> from variants.blocks.norms import RMSNorm
+>>> from variants.testing import Example, blocks
+>>> blocks.each_position_alone(Example("norm", RMSNorm))  # says nothing where the promise holds
+>>> all(verdict.holds for verdict in check_example(Example("norm", RMSNorm)))
+True
+"""
+
+from variants.testing import blocks, common, crosses, kernels, layouts, mixers, positions, training
+from variants.testing.base import Broken, Promise
+from variants.testing.examples import Example
+from variants.testing.probes import PROBES, Probe
+from variants.testing.promises import PROMISES, Verdict, check, check_example
+
+__all__ = [
+    "PROBES",
+    "PROMISES",
+    "Broken",
+    "Example",
+    "Probe",
+    "Promise",
+    "Verdict",
+    "blocks",
+    "check",
+    "check_example",
+    "common",
+    "crosses",
+    "kernels",
+    "layouts",
+    "mixers",
+    "positions",
+    "training",
+]

@@ -1,0 +1,94 @@
+"""What promises are made of: a broken one, comparisons that word it, and a pass backward whose gradients are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from variants.testing.examples import Example
+
+Promise = Callable[[Example], None]
+NAN, INF = float("nan"), float("inf")
+
+
+class Broken(AssertionError):
+    """A promise that does not hold, with the smallest counterexample in one line."""
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """The largest difference of two tensors; infinite where one is not finite and they differ there."""
+    if a.shape != b.shape:
+        return INF
+    a, b = a.detach().double(), b.detach().double()
+    apart = torch.where(a == b, 0.0, (a - b).abs())
+    return float(apart.nan_to_num(INF).max()) if apart.numel() else 0.0
+
+
+def same(actual: Tensor, expected: Tensor, what: str, tolerance: float = 1e-5) -> None:
+    """Compare two tensors, relative to the size of the expected one.
+
+    Raises:
+        Broken: They differ.
+    """
+    if actual.shape != expected.shape:
+        raise Broken(f"{what}: the shape is {tuple(actual.shape)}, not {tuple(expected.shape)}")
+    apart = distance(actual, expected)
+    size = float(expected.detach().double().abs().max()) if expected.numel() else 0.0
+    if not apart <= tolerance * max(1.0, size):
+        raise Broken(f"{what}: differs by {apart:.2g}")
+
+
+def close(actual: Tensor, expected: Tensor, what: str, tolerance: float) -> None:
+    """Compare two tensors as vectors: the length of their difference over that of the expected one.
+
+    Raises:
+        Broken: They differ.
+    """
+    actual, expected = actual.detach().double(), expected.detach().double()
+    apart = float((actual - expected).norm() / expected.norm().clamp(min=1e-3)) if actual.numel() else 0.0
+    if not apart <= tolerance:
+        raise Broken(f"{what}: differs by {apart:.2g} of its size")
+
+
+def finite(x: Tensor, what: str) -> None:
+    """Look for NaN and infinity.
+
+    Raises:
+        Broken: There is one.
+    """
+    if not torch.isfinite(x).all():
+        where = (~torch.isfinite(x)).nonzero()[0].tolist()
+        raise Broken(f"{what}: not finite at {where}")
+
+
+def moved(changed: Tensor, before: Tensor, tolerance: float = 1e-6) -> list[bool]:
+    """Which positions of (batch, time, d) differ in some row."""
+    apart = (changed.detach().double() - before.detach().double()).abs().nan_to_num(INF)
+    return (apart.amax((0, 2)) > tolerance).tolist()
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    """A generator of its own, so that a promise neither uses nor changes the global one."""
+    return torch.Generator().manual_seed(seed)
+
+
+def noise(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Normal numbers, the same at every call."""
+    return torch.randn(*shape, generator=generator(seed), dtype=torch.float64).to(dtype)
+
+
+def gradients(module: nn.Module, loss: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
+    """The gradients of a loss with respect to inputs and parameters, by name; zeros where there is none."""
+    named = {f"input {i}": t for i, t in enumerate(inputs)}
+    named |= {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if not named or not loss.requires_grad:
+        return {name: torch.zeros_like(t) for name, t in named.items()}
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {n: torch.zeros_like(t) if g is None else g for (n, t), g in zip(named.items(), found, strict=True)}
+
+
+def weighted(y: Tensor, seed: int = 9) -> Tensor:
+    """A sum with weights of its own for every output, so that no gradient cancels."""
+    return (y * noise(*y.shape, seed=seed, dtype=y.dtype)).sum()

@@ -1,0 +1,217 @@
+"""What whole models promise, and the initialisers that give them their values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from variants.blocks.cache import Cache
+from variants.blocks.initialisers import Normal
+from variants.blocks.initialisers.base import Address, generator_of, initialise
+from variants.blocks.masks import AttentionMask
+from variants.testing.base import Broken, finite, gradients, same
+from variants.testing.examples import VOCAB, Example
+from variants.testing.probes import LayoutProbe, ids_of
+
+POSITIONS = ("rotary", "sinusoidal", "learned", "relative")
+
+
+class Run:
+    """A small model, run on targets and their mask; where it reads a source, always the same one.
+
+    Args:
+        model: The model, in evaluation.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model: Any = model.eval()
+        self.pairs = LayoutProbe(model).pairs
+        self.causal = self.pairs or hasattr(model, "head")
+
+    def __call__(self, ids: Tensor, mask: AttentionMask | None = None) -> Tensor:
+        """Logits or hidden states."""
+        mask = mask or AttentionMask()
+        if self.pairs:
+            source = ids_of(1, 5, seed=8).expand(ids.shape[0], -1)
+            sources = AttentionMask()
+            output = self.model(source, ids, sources, mask)
+        else:
+            output = self.model(ids, mask)
+        y: Tensor = output if isinstance(output, Tensor) else output.logits
+        return y
+
+
+def causality(example: Example) -> None:
+    """What predicts the next token does not see it; what does not predict sees both sides."""
+    run, ids = Run(example()), ids_of(1, 6)
+    before = run(ids)
+    for token in range(6):
+        changed = ids.clone()
+        changed[:, token] = (changed[:, token] + 1) % VOCAB
+        apart = (run(changed) - before).abs().amax((0, 2))
+        for output in range(6):
+            hidden = run.causal and output < token
+            if hidden and apart[output].item() > 1e-6:
+                raise Broken(f"output {output} moved by {apart[output]:.2g} when token {token} changed (length 6)")
+            if not hidden and not apart[output]:
+                raise Broken(f"output {output} did not move when token {token} changed (length 6)")
+
+
+def padded_rows_are_alone(example: Example) -> None:
+    """A row with pads on either side is what it is by itself, whatever its position's kind."""
+    for position in POSITIONS:
+        run, ids = Run(example(position={"name": position})), ids_of(1, 4)
+        alone = run(ids)
+        for side, real in (("left", [3, 4, 5, 6]), ("right", [0, 1, 2, 3])):
+            padded, keep = ids_of(2, 7, seed=2), torch.ones(2, 7, dtype=torch.bool)
+            padded[:1, real], keep[0] = ids, False
+            keep[0, real] = True
+            same(
+                run(padded, AttentionMask(keep=keep))[:1, real], alone, f"3 {side} pads and none (position {position})"
+            )
+
+
+def a_blind_row_is_harmless(example: Example) -> None:
+    """A row of pads alone leaves outputs and gradients finite, and the other row as it was."""
+    run, ids = Run(example()), ids_of(2, 4)
+    keep = torch.tensor([[True] * 4, [False] * 4])
+    y = run(ids, AttentionMask(keep=keep))
+    finite(y, "beside a row of pads")
+    same(y[:1], run(ids[:1]), "a row beside a row of pads, and alone")
+    for name, slope in gradients(run.model, y.square().sum()).items():
+        finite(slope, f"a row of pads: the gradient of {name}")
+
+
+def packed_documents_are_alone(example: Example) -> None:
+    """Documents packed in a row are what each is by itself, whatever its position's kind."""
+    for position in POSITIONS:
+        run, ids = Run(example(position={"name": position})), ids_of(1, 7)
+        documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
+        y = run(ids, AttentionMask(documents=documents))
+        alone = torch.cat((run(ids[:, :3]), run(ids[:, 3:])), 1)
+        same(y, alone, f"documents of 3 and 4 tokens, packed and alone (position {position})")
+
+
+@torch.no_grad()
+def cached_is_uncached(example: Example) -> None:
+    """Where it decodes with a cache: prefill, chunks and single steps give what one pass gives, with left pads."""
+    for position in POSITIONS:
+        run, ids = Run(example(position={"name": position})), ids_of(2, 12)
+        if not run.causal:
+            return
+        keep = torch.ones(2, 12, dtype=torch.bool)
+        keep[0, :3] = False
+        expected = run(ids, AttentionMask(keep=keep))
+        for chunks in ([12], [1] * 12, [5, 1, 1, 5]):
+            cache, outputs = Cache(15), []
+            memory = run.model.encode(ids_of(1, 5, seed=8).expand(2, -1))[0] if run.pairs else None
+            for part, kept in zip(ids.split(chunks, 1), keep.split(chunks, 1), strict=True):
+                mask = AttentionMask(keep=kept)
+                if run.pairs:
+                    outputs.append(run.model.decode(part, memory, None, mask, cache).logits)
+                else:
+                    outputs.append(run.model(part, mask, cache).logits)
+            same(torch.cat(outputs, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, {position}")
+
+
+def checkpointing_changes_nothing(example: Example) -> None:
+    """With dropout on, recomputed layers change neither the loss nor any gradient."""
+    found: list[dict[str, Tensor]] = []
+    for every in (0, 1, 2):
+        # `auto` would take a kernel by the dropout; what is compared is the same either way.
+        model = example(checkpoint_every=every, dropout=0.3)
+        run = Run(model)
+        model.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            loss = run(ids_of(2, 6)).square().mean()
+            found.append({"the loss": loss} | gradients(model, loss))
+    for every, other in zip((1, 2), found[1:], strict=True):
+        for name, plain in found[0].items():
+            same(other[name], plain, f"every {every} layers recomputed: {name}", 1e-6)
+    quiet = Run(example(dropout=0.3))(ids_of(2, 6)).square().mean()
+    if torch.equal(quiet, found[0]["the loss"]):
+        raise Broken("a dropout of 0.3 changes nothing in training")
+
+
+def builds_are_equal(example: Example) -> None:
+    """Two builds have the same values, and another seed has others, by the names of parameters alone."""
+    models = [example.plain(), example.plain(seed=1), example.plain()]
+    for model, seed in zip(models, (0, 0, 1), strict=True):
+        initialise(model, Normal(), seed)
+    first, second, third = (dict(model.named_parameters()) for model in models)
+    for name, parameter in first.items():
+        if not torch.equal(second[name], parameter):
+            raise Broken(f"{name} differs between two builds of one seed")
+        if parameter.dim() > 1 and torch.equal(third[name], parameter):
+            raise Broken(f"{name} is the same under another seed")
+
+
+def hidden_states_give_the_logits(example: Example) -> None:
+    """The head's logits of its hidden states are its outputs; without a head they are its hidden states."""
+    model = example().eval()
+    tried = LayoutProbe(model)
+    inputs = tried.inputs()
+    x, _ = model.hidden(*inputs)
+    made = model.head(x, model.embedding) if hasattr(model, "head") else x
+    same(made, tried(*inputs), "made of the hidden states, and the model's output", 1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Initialisers
+
+
+def draws_as_wide_as_it_says(example: Example) -> None:
+    """Values are finite, centred, and of the standard deviation that ``std(address)`` says, whatever the address."""
+    initialiser = example.plain()
+    for address in _addresses():
+        value = initialiser(address, generator_of(0, address.name))
+        finite(value, repr(address))
+        if tuple(value.shape) != address.shape:
+            raise Broken(f"{address} gets {tuple(value.shape)}")
+        said = getattr(initialiser, "std", None)
+        if said is not None and abs(value.std().item() / said(address) - 1) > 0.05:
+            raise Broken(f"the deviation is {value.std().item():.4f}, not {said(address):.4f}: {address}")
+        if abs(value.mean().item()) > 0.05 * value.std().item():
+            raise Broken(f"the mean is {value.mean().item():.4f}: {address}")
+
+
+def a_value_is_of_its_seed_and_name(example: Example) -> None:
+    """The same seed and name give the same values, whatever was drawn before; another of either gives others."""
+    initialiser, address = example.plain(), next(_addresses())
+    first = initialiser(address, generator_of(0, "a"))
+    torch.rand(3)
+    initialiser(address, generator_of(0, "c"))
+    same(initialiser(address, generator_of(0, "a")), first, "drawn a second time", 0.0)
+    for seed, name in ((1, "a"), (0, "b")):
+        if torch.equal(initialiser(address, generator_of(seed, name)), first):
+            raise Broken(f"seed {seed} and name {name!r} give the values of seed 0 and name 'a'")
+    wrapped = nn.ModuleDict({"_orig_mod": nn.Linear(8, 8)})
+    plain = nn.Linear(8, 8)
+    initialise(nn.ModuleDict({"x": wrapped}), initialiser, 0)
+    initialise(nn.ModuleDict({"x": plain}), initialiser, 0)
+    same(wrapped["_orig_mod"].weight, plain.weight, "in a wrapper and without", 0.0)
+
+
+def _addresses() -> Any:
+    for shape in ((128, 128), (96, 384), (384, 96)):
+        for kind in ("linear", "embedding"):
+            address = Address(f"layers.0.{kind}.weight", shape, kind)  # type: ignore[arg-type]
+            yield address
+            yield replace(address, n_layers=12, writes=True)
+
+
+LAYOUT = (
+    causality,
+    padded_rows_are_alone,
+    a_blind_row_is_harmless,
+    packed_documents_are_alone,
+    cached_is_uncached,
+    checkpointing_changes_nothing,
+    builds_are_equal,
+    hidden_states_give_the_logits,
+)
+INITIALISER = (draws_as_wide_as_it_says, a_value_is_of_its_seed_and_name)

@@ -1,0 +1,149 @@
+"""Every slot's promises, and the check of a choice against them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from variants import slots as _slots  # noqa: F401  # fills SLOTS
+from variants.registry import SLOTS, ConfigError, unknown
+from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
+from variants.testing.base import Broken, Promise
+from variants.testing.common import (
+    COMMON,
+    built_on_meta_is_the_same,
+    exports,
+    float32_is_close_to_float64,
+    same_shape,
+)
+from variants.testing.examples import Example
+
+PART = (same_shape, *COMMON)
+EMBEDDING = tuple(promise for promise in COMMON if promise is not float32_is_close_to_float64)
+LAYOUT = tuple(p for p in COMMON if p is not built_on_meta_is_the_same)
+
+PROMISES: dict[str, tuple[Promise, ...]] = {
+    "mixer": (*PART, *mixers.MIXER, exports),
+    "cross": (*PART, *crosses.CROSS, exports),
+    "kernel": (*kernels.KERNEL, *COMMON, exports),
+    "position": (*positions.POSITION, *COMMON, exports),
+    "norm": (*PART, *blocks.NORM, exports),
+    "residual": (*PART, *blocks.RESIDUAL, exports),
+    "feedforward": (*PART, *blocks.FEEDFORWARD, exports),
+    "embedding": (*COMMON, *blocks.EMBEDDING, exports),
+    "head": (*COMMON, *blocks.HEAD, exports),
+    "sharing": blocks.SHARING,
+    "initialiser": layouts.INITIALISER,
+    "layout": (*COMMON, *layouts.LAYOUT, exports),
+    "objective": training.OBJECTIVE,
+    "optimiser": training.OPTIMISER,
+    "schedule": training.SCHEDULE,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a choice keeps a promise.
+
+    Attributes:
+        slot: The slot.
+        choice: The choice.
+        promise: The promise.
+        holds: Whether it is kept.
+        message: The smallest counterexample, where it is not.
+    """
+
+    slot: str
+    choice: str
+    promise: str
+    holds: bool
+    message: str = ""
+
+    def __str__(self) -> str:
+        """One line."""
+        return f"{self.slot} {self.choice}  {self.promise}: {'holds' if self.holds else f'BROKEN: {self.message}'}"
+
+
+def check_example(example: Example) -> Iterator[Verdict]:
+    """Try all promises of an example's slot, one after another."""
+    for promise in PROMISES.get(example.slot.name, ()):
+        name = promise.__name__.replace("_", " ")
+        message = ""
+        try:
+            promise(example)
+        except Broken as broken:
+            message = str(broken)
+        except Exception as error:  # whatever a component raises where it should have worked
+            message = (
+                f"raised {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            )
+        yield Verdict(example.slot.name, example.choice.name, name, not message, message)
+
+
+def check(target: str) -> Iterator[Verdict]:
+    """Try the promises of a choice, or of all that a module registers.
+
+    Args:
+        target: ``slot.choice``, the name of a choice that only one slot has, a module's name, or a Python file.
+
+    Raises:
+        ConfigError: It is none of these, several slots have a choice of that name, or a module registers nothing that
+            promises anything.
+    """
+    for slot, choice in found(target):
+        yield from check_example(Example(slot, choice))
+
+
+def found(target: str) -> list[tuple[str, str]]:
+    """The slots and choices that a target means, those without promises left out."""
+    slot, _, choice = target.partition(".")
+    if slot in PROMISES and choice:
+        return [(slot, SLOTS[slot][choice].name)]
+    owners = [name for name in PROMISES if target in SLOTS[name].choices]
+    if len(owners) > 1:
+        raise ConfigError([f"{target!r} is a choice of several slots: {', '.join(f'{o}.{target}' for o in owners)}"])
+    if owners:
+        return [(owners[0], target)]
+    registered = _registered_by(_module(target))
+    if not registered:
+        raise ConfigError([f"{target}: registers nothing that makes a promise"])
+    return registered
+
+
+def _registered_by(module: ModuleType) -> list[tuple[str, str]]:
+    """All that a module, or a package's modules, registered."""
+    inside = (module.__name__, f"{module.__name__}.")
+    return [
+        (slot, choice.name)
+        for slot in PROMISES
+        for choice in SLOTS[slot].choices.values()
+        if choice.component.__module__ == inside[0] or choice.component.__module__.startswith(inside[1])
+    ]
+
+
+def _module(target: str) -> ModuleType:
+    path = Path(target)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise ConfigError([f"there is no file {target}"])
+        if path.stem in sys.modules:
+            return sys.modules[path.stem]
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = loaded
+        spec.loader.exec_module(loaded)
+        return loaded
+    if importlib.util.find_spec(target.partition(".")[0]) is None:
+        known = [f"{slot}.{name}" for slot in PROMISES for name in SLOTS[slot].choices]
+        raise ConfigError([unknown("choice", target, [*known, *(name.partition(".")[2] for name in known)])])
+    return importlib.import_module(target)
+
+
+__all__ = ["PROMISES", "Verdict", "check", "check_example", "found"]
