@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from variants.data.base import BOS, EOS, IGNORED, PAD
-from variants.data.sequences import Symbols
+from variants.data.sequences import Symbols, draws
 from variants.slots import data
 
 ORDERS = {"copy": list, "reverse": lambda s: s[::-1], "sort": sorted}
@@ -38,6 +38,11 @@ def test_an_example_depends_on_its_index_alone():
     split = task().train
     together, alone = split.batch([4, 17, 3])["source"], split.batch([17])["source"][0]
     assert real(together[1], PAD) == real(alone, PAD)
+
+
+def test_neighbours_share_no_draws():
+    words = draws(7, range(100), 8)
+    assert len(set(words.flatten().tolist())) == 800
 
 
 def test_lengths_and_symbols_are_uniform():

@@ -159,6 +159,7 @@ def test_a_large_text_is_sampled_evenly_in_whole_lines(story, monkeypatch):
     assert abs(len("".join(taken).encode()) - size / 4) < 100
     places = [[line for _, line in text].index(line) for line in taken]
     assert max(b - a for a, b in pairwise(places)) < 10
+    assert places[-1] > 390
     monkeypatch.setattr(module, "SAMPLE", size)
     assert len(list(module.sample(iter(text), size))) == len(text)
 

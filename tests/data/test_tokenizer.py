@@ -81,7 +81,7 @@ def test_text_gives_no_special_id(tokenizer, text):
 
 def test_special_ids_are_the_convention_and_decode_to_nothing(tokenizer):
     assert (tokenizer.pad, tokenizer.unk, tokenizer.bos, tokenizer.eos) == (0, 1, 2, 3)
-    assert tokenizer.decode([2, *tokenizer.encode("the cat"), 3, 0, 0]) == "the cat"
+    assert tokenizer.decode([2, 1, *tokenizer.encode("the cat"), 3, 0, 0]) == "the cat"
 
 
 def test_line_by_line_gives_the_ids_of_the_whole(tokenizer):
