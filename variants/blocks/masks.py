@@ -58,7 +58,8 @@ class AttentionMask:
         if self.keep is not None or self.documents is not None or self.prefix is not None:
             return "dense"
         # A window or a length may be a symbol under export: compare integers only.
-        if self.window is not None and not (isinstance(n_key, int) and n_key <= self.window):
+        known = isinstance(n_query, int) and isinstance(n_key, int)
+        if self.window is not None and not (known and max(n_query, n_key) <= self.window):
             return "dense"
         if not self.causal or (isinstance(n_query, int) and n_query == 1):
             return "all"

@@ -115,6 +115,9 @@ def test_blind_rows_are_guarded_whatever_torch_makes_of_them(monkeypatch):
     assert seen["mask"].any(-1).all()
     assert (out[0] == 0).all()
     assert (out[1] == 3).all()
+    out = Sdpa()(*inputs(5, 2), AttentionMask(window=2))  # the first queries lie before the first key's window
+    assert seen["mask"].any(-1).all()
+    assert [bool((out[:, :, i] == 0).all()) for i in range(5)] == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize("name", ["auto", "flash", "sdpa"])
