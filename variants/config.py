@@ -389,9 +389,14 @@ def load(path: Path) -> Config:
         ConfigError: It is damaged, or of another version of the config.
     """
     try:
-        return check(_read_yaml(path.read_text("utf-8")))
+        config = _read_yaml(path.read_text("utf-8"))
+        if missing := [group for group in GROUPS if group not in config]:
+            raise ConfigError([f"{', '.join(missing)}: missing from this run's config"])
+        return check(config)
     except ConfigError as error:
         raise ConfigError([f"{path}: {line}" for line in error.problems]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{path}: {error}"]) from None
 
 
 def changed(pairs: Iterable[tuple[str, tuple[Any, Any]]]) -> list[str]:

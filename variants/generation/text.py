@@ -105,7 +105,7 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
         raise ConfigError([f"{folder} has no checkpoint yet: neither {' nor '.join(p.name for p in paths)}"])
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
-    except (RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
+    except (RuntimeError, OSError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError([f"{path} is damaged, or no checkpoint of a run: {reason}"]) from None
     return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
