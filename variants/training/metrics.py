@@ -25,9 +25,9 @@ class MetricsFile:
 
     def __init__(self, path: Path, after: int = 0) -> None:
         self.path = path
-        self.rows = [row for row in _read(path) if int(row["step"]) <= after]
-        said = dict.fromkeys(name for row in _read(path)[:1] for name in row)  # in the file's order
-        self.columns = [n for n in said if n in LEADING or any(row.get(n) for row in self.rows)] if self.rows else []
+        columns, rows = _read(path)
+        self.rows = [row for row in rows if int(row["step"]) <= after]
+        self.columns = [name for name in columns if any(name in row for row in self.rows)]
         self._rewrite()
 
     def add(self, step: int, metrics: Mapping[str, float | int]) -> None:
@@ -56,12 +56,15 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
     """The rows of a metrics file; a metric that a row does not have is left out."""
-    return [{n: int(v) if n in LEADING else float(v) for n, v in row.items() if v} for row in _read(path)]
+    return [{n: int(v) if n in LEADING else float(v) for n, v in row.items()} for row in _read(path)[1]]
 
 
-def _read(path: Path) -> list[dict[str, str]]:
+def _read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """The columns and the rows, without empty values."""
     if not path.is_file():
-        return []
+        return [], []
     text = path.read_text()
     whole = text[: text.rfind("\n") + 1]  # a kill may have cut the last line
-    return list(csv.DictReader(io.StringIO(whole)))
+    reader = csv.DictReader(io.StringIO(whole))
+    rows = [{name: value for name, value in row.items() if value} for row in reader]
+    return list(reader.fieldnames or []), rows
