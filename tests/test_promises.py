@@ -1,6 +1,7 @@
 """Every registered choice keeps its slot's promises; a new one is tested because it is registered."""
 
 import pytest
+from exporting import unchecked
 
 from variants.registry import SLOTS
 from variants.testing import PROMISES, Example
@@ -27,18 +28,24 @@ VARIATIONS = [
 ]
 EXAMPLES = [Example(slot, choice) for slot in PROMISES for choice in SLOTS[slot].choices]
 EXAMPLES += [Example(slot, choice, **fields) for slot, choice, fields in VARIATIONS]
-CASES = [
-    pytest.param(
-        example, promise, id=f"{example!r}-{promise.__name__}", marks=[pytest.mark.slow] * (promise is exports)
-    )
-    for example in EXAMPLES
-    for promise in PROMISES[example.slot.name]
-]
+CASES = [(example, promise) for example in EXAMPLES for promise in PROMISES[example.slot.name]]
 
 
-@pytest.mark.parametrize(("example", "promise"), CASES)
+def parametrised(cases):
+    named = [pytest.param(example, promise, id=f"{example!r}-{promise.__name__}") for example, promise in cases]
+    return pytest.mark.parametrize(("example", "promise"), named)
+
+
+@parametrised([case for case in CASES if case[1] is not exports])
 def test_promise_holds(example, promise):
     promise(example)
+
+
+@pytest.mark.slow
+@parametrised([case for case in CASES if case[1] is exports])
+def test_choice_exports(example, promise):
+    with unchecked():
+        promise(example)
 
 
 def test_every_slot_that_builds_models_or_trains_has_promises():

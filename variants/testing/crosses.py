@@ -98,7 +98,7 @@ def cached_is_uncached(example: Example) -> None:
     expected = cross(x, Context(CAUSAL, memory=memory, memory_mask=mask))
     for chunks in ([12], [1] * 12, [5, 1, 1, 5]):
         cache, outputs = Cache(12), []
-        for chunk in x.split(chunks, 1):
+        for chunk in torch.split(x, chunks, 1):
             full = cache.extend(CAUSAL, 2, chunk.shape[1], x.device)
             outputs.append(cross(chunk, Context(full, memory=memory, memory_mask=mask, cache=cache)))
         same(torch.cat(outputs, 1), expected, f"cached and uncached, chunks {chunks}")

@@ -153,6 +153,7 @@ def _masked() -> Iterator[Case]:
 def _sized() -> Iterator[Case]:
     for n in (1, 7, 127, 128, 129):
         yield Case("causal", AttentionMask(causal=True), n, n, 2, 12, 12)
+    for n in (1, 7, 129):
         yield Case("pads", _keep(n), n, n, 4, 5, 5)
     for d_head, d_value in ((1, 1), (5, 5), (12, 12), (4, 6), (12, 5)):
         yield Case("causal", AttentionMask(causal=True), d_head=d_head, d_value=d_value)

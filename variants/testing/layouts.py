@@ -108,7 +108,7 @@ def cached_is_uncached(example: Example) -> None:
         for chunks in ([12], [1] * 12, [5, 1, 1, 5]):
             cache, outputs = Cache(15), []
             memory = run.model.encode(ids_of(1, 5, seed=8).expand(2, -1))[0] if run.pairs else None
-            for part, kept in zip(ids.split(chunks, 1), keep.split(chunks, 1), strict=True):
+            for part, kept in zip(torch.split(ids, chunks, 1), torch.split(keep, chunks, 1), strict=True):
                 mask = AttentionMask(keep=kept)
                 if run.pairs:
                     outputs.append(run.model.decode(part, memory, None, mask, cache).logits)
@@ -189,17 +189,16 @@ def a_value_is_of_its_seed_and_name(example: Example) -> None:
     for seed, name in ((1, "a"), (0, "b")):
         if torch.equal(initialiser(address, generator_of(seed, name)), first):
             raise Broken(f"seed {seed} and name {name!r} give the values of seed 0 and name 'a'")
-    wrapped = nn.ModuleDict({"_orig_mod": nn.Linear(8, 8)})
-    plain = nn.Linear(8, 8)
-    initialise(nn.ModuleDict({"x": wrapped}), initialiser, 0)
+    wrapped, plain = nn.Linear(8, 8), nn.Linear(8, 8)
+    initialise(nn.ModuleDict({"x": nn.ModuleDict({"_orig_mod": wrapped})}), initialiser, 0)
     initialise(nn.ModuleDict({"x": plain}), initialiser, 0)
-    same(wrapped["_orig_mod"].weight, plain.weight, "in a wrapper and without", 0.0)
+    same(wrapped.weight, plain.weight, "in a wrapper and without", 0.0)
 
 
 def _addresses() -> Any:
     for shape in ((128, 128), (96, 384), (384, 96)):
         for kind in ("linear", "embedding"):
-            address = Address(f"layers.0.{kind}.weight", shape, kind)  # type: ignore[arg-type]
+            address = Address(f"layers.0.{kind}.weight", shape, kind)
             yield address
             yield replace(address, n_layers=12, writes=True)
 

@@ -39,14 +39,13 @@ def causality(example: Example) -> None:
 
 
 def both_sides(example: Example) -> None:
-    """In a bidirectional stack, under a mask without causality, every token sees the last one and the first."""
+    """In a bidirectional stack, under a mask without causality, a token sees the one before it and the one after."""
     mixer = example(bidirectional=True)
-    x = noise(1, 4, D_MODEL)
+    x = noise(1, 2, D_MODEL)
     before = mixer(x, Context())
-    for token, output in ((0, 3), (3, 0)):
-        asked = example.asks("bidirectional") or hasattr(mixer, "kernel") or output > token
-        if asked and not moved(mixer(_nudged(x, token), Context()), before)[output]:
-            raise Broken(f"output {output} did not move when token {token} changed, though no mask hides it (length 4)")
+    for token, output in ((0, 1), (1, 0)):
+        if not moved(mixer(_nudged(x, token), Context()), before)[output]:
+            raise Broken(f"output {output} did not move when token {token} changed, though no mask hides it (length 2)")
 
 
 def window(example: Example) -> None:
@@ -65,13 +64,18 @@ def window(example: Example) -> None:
 
 
 def pads_change_nothing(example: Example) -> None:
-    """Pads on either side or between, whatever they hold, change no real output and no gradient."""
+    """Pads on either side or between, whatever they hold, change no real output and no gradient.
+
+    A window counts the pads between tokens too, so those are left out where the mixer has one.
+    """
     for causal, mixer in _modes(example):
         x, weights = noise(2, 5, D_MODEL), noise(2, 5, D_MODEL, seed=3)
         leaf = x.clone().requires_grad_()
         alone = mixer(leaf, Context(AttentionMask(causal=causal)))
         slopes = gradients(mixer, (alone * weights).sum(), leaf)
         for side, real in (("left", [2, 3, 4, 5, 6]), ("right", [0, 1, 2, 3, 4]), ("middle", [0, 1, 4, 5, 6])):
+            if side == "middle" and getattr(mixer, "window", None) is not None:
+                continue
             for held in (1.0, NAN, INF):
                 what = f"{side} pads of {held:g} ({'causal' if causal else 'both sides'}, 5 tokens, 2 pads)"
                 padded = torch.full((2, 7, D_MODEL), held)

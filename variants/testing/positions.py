@@ -28,7 +28,7 @@ def acts_where_it_says(example: Example) -> None:
     position = example()
     x, heads, positions = noise(2, 6, D_MODEL), noise(2, N_HEADS, 6, D_HEAD), torch.arange(6).expand(2, 6)
     place: Placement = position.place(positions, positions)
-    turns = any(not torch.equal(place.turn(heads, side), heads) for side in ("q", "k"))  # type: ignore[arg-type]
+    turns = any(not torch.equal(place.turn(heads, side), heads) for side in ("q", "k"))
     found = {
         "input": not torch.equal(position.input(x, positions), x),
         "add": place.add is not None,
@@ -127,7 +127,7 @@ def cached_is_uncached(example: Example) -> None:
         cache = Cache(15)
         parts = [
             stack(part, AttentionMask(keep=kept, causal=True), cache=cache)[0]
-            for part, kept in zip(x.split(chunks, 1), keep.split(chunks, 1), strict=True)
+            for part, kept in zip(torch.split(x, chunks, 1), torch.split(keep, chunks, 1), strict=True)
         ]
         same(torch.cat(parts, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, in a stack")
 

@@ -60,7 +60,7 @@ class CrossProbe(Probe):
         x, memory = noise(batch, time, D_MODEL, dtype=dtype), noise(batch, time + 2, D_MODEL, seed=1, dtype=dtype)
         return x, memory
 
-    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:  # type: ignore[override]
         """All of the memory is seen."""
         y: Tensor = self.component(x, Context(AttentionMask(causal=True), memory=memory))
         return y
@@ -75,7 +75,7 @@ class KernelProbe(Probe):
         k, v = (noise(batch, N_HEADS // 2, time, D_HEAD, seed=s, dtype=dtype) for s in (1, 2))
         return q, k, v
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:  # type: ignore[override]
         """Causally."""
         y: Tensor = self.component(q, k, v, AttentionMask(causal=True))
         return y
@@ -90,7 +90,7 @@ class PositionProbe(Probe):
         positions = torch.arange(time, device=x.device).expand(batch, time)
         placed = self.component.input(x, positions)
         place: Placement = self.component.place(positions, positions)
-        turned = place.turn(x.unflatten(-1, (N_HEADS, D_HEAD)).transpose(1, 2), "q").transpose(1, 2).flatten(2)
+        turned = place.turn(x.view(batch, time, N_HEADS, D_HEAD).transpose(1, 2), "q").transpose(1, 2).flatten(2)
         scores = x.new_zeros(batch, time, time) if place.bias is None else place.bias.sum(1).expand(batch, time, time)
         added = torch.zeros_like(x) if place.add is None else place.add.expand_as(x)
         return torch.cat((placed, turned, scores.to(x.dtype), added), -1)

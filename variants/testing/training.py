@@ -95,7 +95,7 @@ def a_loss_falls(example: Example) -> None:
     for _ in range(50):
         optimiser.zero_grad()
         loss = torch.stack([(p - 1).square().sum() for p in parameters]).sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
         optimiser.step()
     if not losses[-1] < losses[0]:
