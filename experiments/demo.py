@@ -1,7 +1,7 @@
 """The demonstration of `make demo`: the choices of 2017 against modern ones, same size, same data, same order.
 
-Trains two small language models on the shipped English text, and leaves a table in the terminal and a plot, the runs and
-their metrics in ``demo/``. Run again, it goes on where it was cut.
+Trains two small language models on the shipped English text, and leaves a table in the terminal and a plot, the runs
+and their metrics in ``demo/``. Run again, it goes on where it was cut.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -43,7 +42,6 @@ PROMPT = "And it came to pass"
 
 def main() -> None:
     """Train both, then show them beside each other."""
-    torch.set_num_threads(max(1, torch.get_num_threads()))
     console = Console()
     results = {label: run(model, console) for label, model in ARMS.items()}
     data: Any = slots.data.build(configs.compose(COMMON)["data"])
@@ -75,7 +73,9 @@ def show_table(results: dict[str, Result], data: Any, console: Console) -> None:
     for column in ("model", "parameters", "loss (nats per token)", "bits per byte"):
         table.add_column(column, justify="left" if column == "model" else "right")
     nats = unigram(data)
-    table.add_row("unigram baseline", f"{data.vocab:,}", f"{nats:.3f}", f"{nats / math.log(2) / data.bytes_per_target:.3f}")
+    table.add_row(
+        "unigram baseline", f"{data.vocab:,}", f"{nats:.3f}", f"{nats / math.log(2) / data.bytes_per_target:.3f}"
+    )
     for (label, result), model in zip(results.items(), ARMS.values(), strict=True):
         size = explain([f"model={model}", *COMMON]).parameters.total
         loss, bits = result.metrics["val/loss"], result.metrics["val/bits_per_byte"]

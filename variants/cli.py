@@ -82,7 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest")
     command.add_argument("--top-p", type=float, metavar="P", help="sample among the likeliest that have P together")
     command.add_argument("--seed", type=int, default=0, help="of the sampling (0)")
+    command.add_argument("--beam", type=int, metavar="N", help="search with a beam of N instead of sampling")
     command.set_defaults(run=_generate)
+
+    command = commands.add_parser("check", parents=[common], help="test a choice against the promises of its slot")
+    command.add_argument("target", help="slot.choice, a choice's name, or a module or .py file that registers some")
+    command.set_defaults(run=_check)
     return parser
 
 
@@ -177,7 +182,7 @@ def _train(options: argparse.Namespace) -> int:
 def _generate(options: argparse.Namespace) -> int:
     from variants.generation.text import generate_text
 
-    for text in generate_text(
+    texts = generate_text(
         Path(options.folder),
         options.prompt or [""],
         max_new=options.max_new,
@@ -185,6 +190,18 @@ def _generate(options: argparse.Namespace) -> int:
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,
-    ):
+        beam=options.beam,
+    )
+    for text in texts:
         print(text)
     return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from variants.testing import check
+
+    broken = 0
+    for verdict in check(options.target):
+        print(verdict, flush=True)
+        broken += not verdict.holds
+    return 1 if broken else 0

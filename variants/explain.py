@@ -55,7 +55,7 @@ def known_of(config: configs.Config) -> tuple[Any, dict[str, Any]]:
     except ConfigError:
         raise
     except ValueError as error:
-        raise ConfigError([f"data.{error}"]) from None
+        raise ConfigError([f"data: {error}"]) from None
     trainer = config["trainer"]
     return data, {
         "vocab": data.vocab,  # type: ignore[attr-defined]

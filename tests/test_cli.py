@@ -1,0 +1,111 @@
+"""The command line, as a user types it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from variants.cli import main
+from variants.slots import norms
+
+
+def said(capsys, *arguments):
+    """What a command prints, and its exit status."""
+    status = main(list(arguments))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_list_shows_every_slot_with_its_promise_and_the_sources(capsys):
+    status, out, _ = said(capsys, "list")
+    assert status == 0
+    assert "norm: each position alone; shape and dtype kept" in out
+    assert "arXiv:1910.07467" in out
+
+
+def test_list_of_a_slot_shows_what_a_config_may_set(capsys):
+    _, out, _ = said(capsys, "list", "mixer")
+    assert "n_kv_heads: an integer or null; default None" in out
+    assert "kernel" not in out.split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["list", "nrom"], "no slot 'nrom' (did you mean 'norm'?)"),
+        (["explain", "model=lama_tiny"], "no model preset 'lama_tiny' (did you mean 'llama_tiny'?)"),
+        (["explain", "model.n_heads=3"], "model.mixer: n_heads 3 must divide d_model 128"),
+        (["train", "model.n_heads=3"], "model.mixer: n_heads 3 must divide d_model 128"),
+        (["train", "model=transformer_tiny"], "objective: seq2seq takes pairs data, but data text is language"),
+        (
+            ["train", "model=llama_tiny", "data=copy"],
+            "objective: causal_lm takes language data, but data copy is pairs",
+        ),
+        (["train", "data=text"], "data: text needs path"),
+        (["train", "data=text", "data.path=nowhere.txt"], "nowhere.txt"),
+        (["train", "model.vocab=100"], "model.vocab: 100 is smaller than the data's vocabulary of 2048"),
+        (["train", "model.position=learned", "model.max_length=64"], "model.position: has 64 positions"),
+        (["train", "trainer.accelerator=gpu"], "trainer.accelerator: gpu is asked for, but torch finds no GPU"),
+        (["train", "trainer.precision=16-mixed"], "16-mixed"),
+        (["train", "--import", "nowhere"], "--import nowhere: ModuleNotFoundError"),
+        (["train", "--import", "nowhere.py"], "there is no file nowhere.py"),
+        (["train", "--folder", "/proc/nothing"], "/proc/nothing"),
+        (["generate", "nowhere"], "nowhere"),
+        (["check", "norm.nothing"], "no norm 'nothing'"),
+        (["check", "nothing"], "no choice 'nothing'"),
+        (["explain", "--config-dir", "nowhere"], "--config-dir: nowhere is not a folder"),
+    ],
+)
+def test_a_wrong_request_gets_one_line_and_status_2(capsys, monkeypatch, tmp_path, arguments, line):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = said(capsys, *arguments)
+    assert status == 2
+    assert err.count("\n") == 1, err
+    assert err.startswith("error: ")
+    assert line in err
+    assert not (tmp_path / "runs").exists(), "a refused request leaves nothing behind"
+
+
+def test_explain_tells_size_cost_memory_and_kernel(capsys):
+    status, out, _ = said(capsys, "explain", "model=llama_tiny", "model.residual=post", "model.attention_dropout=0.1")
+    assert status == 0
+    assert "model.residual: pre -> post" in out
+    assert "parameters: 1,053,696 total, 791,552 non-embedding" in out
+    assert "FLOPs per token, forward and backward: 7,888,896" in out
+    assert "kernel: auto asked for; sdpa in 4 modules would run here" in out
+    assert "not flash, because" in out
+    assert "MiB" in out
+
+
+def test_explain_says_what_has_no_effect(capsys):
+    _, out, _ = said(capsys, "explain", "model.mixer=lstm", "schedule=noam", "optimiser.lr=1e-3")
+    notes = [line for line in out.splitlines() if line.startswith("note: ")]
+    assert [note.split(" has no effect")[0] for note in notes] == [
+        "note: position rotary",
+        "note: kernel",
+        "note: optimiser.lr",
+    ]
+
+
+def test_check_reports_a_line_a_promise_and_fails_where_one_is_broken(capsys, tmp_path):
+    assert said(capsys, "check", "norm.rmsnorm")[0] == 0
+    file = tmp_path / "mixing_norm.py"
+    file.write_text(
+        "from torch import nn\nfrom variants.slots import norms\n"
+        "@norms.register('mixing')\nclass Mixing(nn.Module):\n"
+        "    def __init__(self, width: int) -> None:\n        super().__init__()\n"
+        "    def forward(self, x):\n        return x - x.mean(-2, keepdim=True)\n"
+    )
+    status, out, _ = said(capsys, "check", str(file))
+    del norms._choices["mixing"]
+    assert status == 1
+    assert "norm mixing  each position alone: BROKEN" in out
+
+
+@pytest.mark.slow
+def test_listing_is_quick_and_imports_nothing_heavier_than_torch():
+    code = "import sys; from variants.cli import main; main(['list']); print(sorted(sys.modules), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stderr.splitlines()[-1].replace("'", '"')))
+    assert not loaded & {"lightning", "wandb", "omegaconf", "sentencepiece", "torchmetrics", "matplotlib", "pandas"}
