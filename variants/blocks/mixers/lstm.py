@@ -95,7 +95,6 @@ class Lstm(nn.Module):
         assert not (self.bidirectional and (mask.causal or slot)), "a bidirectional LSTM serves no causal stack"
         if mask.window is not None:
             raise ValueError(f"mixer lstm carries its state through every window, but the mask's is {mask.window}")
-        x = mask.blank(x)
         state = self.start(x) if slot is None or slot.state is None else (slot.state[0], slot.state[1])
         plain = mask.keep is None and mask.documents is None
         y, state = self.run(x, state) if plain else self.run_segments(x, state, mask)
