@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from variants.blocks.positions.base import Position
 from variants.slots import positions as slot
@@ -45,8 +46,9 @@ class Learned(Position):
         return x + rows.to(x.dtype)
 
     def _check(self, positions: Int[Tensor, "#batch time"]) -> None:
-        # A GPU would stop with an assertion that names nothing. A graph has no values to look at.
-        if positions.is_meta or positions.numel() == 0 or torch.compiler.is_compiling():
+        # A GPU would stop with an assertion that names nothing. A graph and a fake tensor have no values to look at.
+        fake = positions.is_meta or isinstance(positions, FakeTensor)
+        if fake or positions.numel() == 0 or torch.compiler.is_compiling():
             return
         length = int(positions.max()) + 1
         if length > self.table.num_embeddings:
