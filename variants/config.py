@@ -3,6 +3,8 @@
 `model=llama_tiny` takes ``conf/model/llama_tiny.yaml``, from the user's folder or else from the packaged one; a file
 may name a ``base:`` of its own group. Dotted overrides (``model.feedforward.ratio=4``) are laid over it in their order.
 A config names registered choices only, so it cannot run code.
+
+Long, and one file: nothing else may see how configs are read.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A *slot* is a place in a model or a run that several components can fill. A component registers under a name, and its
 constructor says everything else: parameters before the ``*`` are what the surroundings offer (``d_model``, a built
 kernel), those after it are what a config may set, with the types and the defaults written there and nowhere else.
+
+Long, and one file: fields, choices and slots are defined by each other.
 """
 
 from __future__ import annotations
