@@ -134,7 +134,7 @@ class Cache:
                 )
             full[name] = self._facts[name] = torch.cat((old, new), 1)
         self.length += time
-        return replace(mask, **full)
+        return replace(mask, **full)  # type: ignore[arg-type]  # its tensors alone are replaced
 
     def repeat(self, n: int) -> None:
         """Repeat each row n times: after the prefill, before the beams."""

@@ -1,7 +1,7 @@
 """Who may attend to whom, as a description that each kernel lowers to its cheapest form.
 
-Everything about keys is aligned at its end: the queries are the last ``time`` of the keys. Causality bottom-right, chunked
-prefill, single steps, rings and left pads are then one rule, and no absolute slot index exists.
+Everything about keys is aligned at its end: the queries are the last ``time`` of the keys. Causality bottom-right,
+chunked prefill, single steps, rings and left pads are then one rule, and no absolute slot index exists.
 """
 
 from __future__ import annotations
@@ -104,9 +104,12 @@ def positions_of(
     >>> positions_of(AttentionMask(keep=keep), 5, "cpu")
     tensor([[0, 0, 0, 1, 2]])
     """
-    if mask.keep is None and mask.documents is None:
+    if mask.keep is not None:
+        real = mask.keep
+    elif mask.documents is not None:
+        real = torch.ones_like(mask.documents, dtype=torch.bool)
+    else:
         return torch.arange(length, device=device)[None]
-    real = torch.ones_like(mask.documents, dtype=torch.bool) if mask.keep is None else mask.keep
     count = real.long().cumsum(1)
     if mask.documents is not None:
         before = torch.where(starts_of(mask.documents), count - real.long(), 0).cummax(1).values
@@ -119,8 +122,8 @@ def starts_of(documents: Int[Tensor, "batch source"]) -> Bool[Tensor, "batch sou
     return torch.nn.functional.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
 
 
-# A pytree by hand: the tensors that are there are leaves, the rest is structure. (`export.register_dataclass` would make
-# `causal` a leaf, and a graph break of every program that branches on it.)
+# A pytree by hand: the tensors that are there are leaves, the rest is structure. (`export.register_dataclass` would
+# make `causal` a leaf, and a graph break of every program that branches on it.)
 _TENSORS = ("keep", "documents", "query_documents", "prefix")
 
 
