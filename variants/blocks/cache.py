@@ -114,7 +114,9 @@ class Cache:
             ValueError: The chunk does not fit, or brings a second part of a prefix.
         """
         if self.length + time > self.capacity:
-            raise ValueError(f"the cache holds {self.capacity} tokens: {self.length} are there and {time} more do not fit")
+            raise ValueError(
+                f"the cache holds {self.capacity} tokens: {self.length} are there and {time} more do not fit"
+            )
         full: dict[str, Tensor] = {}
         for name, fill in (("keep", True), ("documents", 0), ("prefix", False)):
             old, new = self._facts.get(name), getattr(mask, name)

@@ -95,9 +95,7 @@ class AttentionMask:
         return x if self.keep is None else x.masked_fill(~self.keep[:, -x.shape[1] :, None], 0.0)
 
 
-def positions_of(
-    mask: AttentionMask, length: int, device: torch.device | str
-) -> Int[Tensor, "#batch source"]:
+def positions_of(mask: AttentionMask, length: int, device: torch.device | str) -> Int[Tensor, "#batch source"]:
     """Count real tokens from 0 in each row, restarting at documents; pads do not count.
 
     >>> keep = torch.tensor([[False, False, True, True, True]])

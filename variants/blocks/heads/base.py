@@ -74,8 +74,6 @@ class _Chunked(torch.autograd.Function):
             gradients.append(gradient)
             losses.append(loss.detach())
             nlls.append(nll)
-        dtypes = [p.dtype for p in parameters]
-        total = [None if t is None else t.to(dtype) for t, dtype in zip(total, dtypes, strict=True)]
         ctx.save_for_backward(torch.cat(gradients), *total)
         loss, nll = torch.stack(losses).sum(), torch.stack(nlls).sum()
         ctx.mark_non_differentiable(nll)
