@@ -1,0 +1,805 @@
+"""Each promise is broken by some component that is wrong in the way which it guards against.
+
+One long file: a promise beside what breaks it, and at the end the proof that none was left out.
+"""
+
+import math
+import sys
+import textwrap
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from variants.blocks.context import Context
+from variants.blocks.crosses import CrossAttention
+from variants.blocks.embeddings import TiedEmbedding
+from variants.blocks.feedforwards import PlainFeedForward
+from variants.blocks.heads import LinearHead
+from variants.blocks.kernels.base import Kernel, Needs
+from variants.blocks.kernels.math import Math
+from variants.blocks.kernels.sdpa import Sdpa
+from variants.blocks.masks import AttentionMask
+from variants.blocks.mixers import Attention, Lstm
+from variants.blocks.norms import RMSNorm
+from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
+from variants.blocks.residuals import PreNorm
+from variants.models import DecoderOnly
+from variants.registry import SLOTS, ConfigError
+from variants.testing import (
+    Broken,
+    Example,
+    blocks,
+    check,
+    common,
+    crosses,
+    kernels,
+    layouts,
+    mixers,
+    positions,
+    training,
+)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Mixers
+
+
+class LooksAhead(Attention):
+    def forward(self, x, context=None):
+        context = context or Context()
+        context.mask = AttentionMask(context.mask.keep, context.mask.documents)
+        return super().forward(x, context)
+
+
+class SeesThePastAlone(Attention):
+    def forward(self, x, context=None):
+        return super().forward(x, Context(AttentionMask(causal=True)))
+
+
+class IgnoresWindows(Attention):
+    def forward(self, x, context=None):
+        mask = context.mask
+        return super().forward(x, Context(AttentionMask(mask.keep, mask.documents, causal=mask.causal)))
+
+
+class HidesScoresAlone(Attention):
+    """What pads hold is hidden from the scores, and travels through the values."""
+
+    def forward(self, x, context=None):
+        mask = (context or Context()).mask
+        hidden = ~mask.dense(x.shape[1], x.shape[1], "cpu")
+        q, k, v = (self.heads(p(x)) for p in (self.q, self.k, self.v))
+        scores = (q @ k.mT * self.d_head**-0.5).masked_fill(hidden, -1e9)
+        return self.out(self.joined(scores.softmax(-1) @ v))
+
+
+class SpreadsRows(Attention):
+    def forward(self, x, context=None):
+        return super().forward(x, context) + x.mean(0, keepdim=True)
+
+
+class ForgetsDocuments(Attention):
+    def forward(self, x, context=None):
+        mask = context.mask
+        context.mask = AttentionMask(mask.keep, causal=mask.causal, window=mask.window)
+        return super().forward(x, context)
+
+
+class IgnoresPads(Lstm):
+    def forward(self, x, context=None):
+        return super().forward(context.mask.blank(x), Context(cache=context.cache))
+
+
+class ForgetsItsState(Lstm):
+    def forward(self, x, context=None):
+        return super().forward(x, Context(context.mask))
+
+
+class SharesItsState(Lstm):
+    """Rows of the cache are not reordered: the state is kept elsewhere."""
+
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        if context.cache is not None:
+            slot = context.slot("mixer")
+            slot.state = tuple(s[:1].expand_as(s) for s in slot.state)
+        return y
+
+
+class TurnsKeysTwice(Attention):
+    def forward(self, x, context=None):
+        context = context or Context()
+        place, slot = context.place, context.slot("mixer")
+        x = context.mask.blank(x)
+        q, k, v = place.turn(self.heads(self.q(x)), "q"), self.heads(self.k(x)), self.heads(self.v(x))
+        if slot is not None:
+            k, v = slot.append(k, v)
+        k = torch.cat((k[:, :, : -x.shape[1]], place.turn(k[:, :, -x.shape[1] :], "k")), 2)
+        return self.out(self.joined(self.kernel(q, k, v, context.mask, bias=place.bias)))
+
+
+class ReadsUnusedSlots(Attention):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        if context is not None and context.cache is not None:
+            y = y + 0 * context.slot("mixer").grown[0].sum()
+        return y
+
+
+class NeverLearns(Attention):
+    def __init__(self, d_model, n_heads, kernel):
+        super().__init__(d_model, n_heads, kernel)
+        self.idle = nn.Parameter(torch.ones(3, 3))
+
+
+class AlwaysSingle(Attention):
+    def forward(self, x, context=None):
+        return super().forward(x.float(), context).to(x.dtype) if x.dtype != torch.float64 else self.rounded(x, context)
+
+    def rounded(self, x, context):
+        return super().forward(x, context).bfloat16().double()
+
+
+class Overflows(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y * (x.new_tensor(1e30).bfloat16().to(y.dtype) ** 2 if y.dtype == torch.bfloat16 else 1)
+
+
+class KeepsAComputedBuffer(PlainFeedForward):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.register_buffer("factor", torch.full((d_model,), 2.0), persistent=False)
+
+    def forward(self, x, context=None):
+        return super().forward(x, context) * self.factor
+
+
+class KeepsValuesAside(PlainFeedForward):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.aside = torch.randn(d_model)
+
+    def forward(self, x, context=None):
+        return super().forward(x, context) + self.aside
+
+
+class SharesWithItsCopy(PlainFeedForward):
+    def __init__(self, d_model):
+        super().__init__(d_model)
+        self.shared = nn.Parameter(torch.ones(d_model, d_model))
+
+    def __deepcopy__(self, memo):
+        other = SharesWithItsCopy(self.up.in_features)
+        other.load_state_dict(self.state_dict())
+        other.up.weight = self.up.weight
+        return other
+
+    def forward(self, x, context=None):
+        return super().forward(x @ self.shared, context)
+
+
+class LooksAtValues(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x, context) if x.sum() > 0 else super().forward(x, context) * 2
+
+
+class Halves(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x, context)[..., ::2]
+
+
+class DropsTheLast(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x, context)[:1]
+
+
+MIXERS = [
+    (mixers.causality, LooksAhead, "output 0 moved by .* when token 1 changed .length 2"),
+    (mixers.both_sides, SeesThePastAlone, "output 0 did not move when token 1 changed"),
+    (mixers.window, IgnoresWindows, "output 5 moved when token 2 changed"),
+    (mixers.pads_change_nothing, HidesScoresAlone, "pads of nan"),
+    (mixers.pads_change_nothing, IgnoresPads, "pads of"),
+    (mixers.documents_are_alone, ForgetsDocuments, "documents of 3 and 4"),
+    (mixers.a_blind_row_is_harmless, HidesScoresAlone, "a row of pads"),
+    (mixers.cached_is_uncached, ForgetsItsState, r"chunks \[1, 1"),
+    (mixers.cached_is_uncached, TurnsKeysTwice, "position Rotary"),
+    (mixers.cached_is_uncached, ReadsUnusedSlots, "chunks"),
+    (mixers.cached_rows_can_be_reordered, SharesItsState, "rows repeated and reordered"),
+    (common.rows_alone, SpreadsRows, "row 1 beside row 0"),
+    (common.every_parameter_learns, NeverLearns, "idle gets no gradient"),
+    (common.float32_is_close_to_float64, AlwaysSingle, "float32 and float64"),
+]
+FEEDFORWARDS = [
+    (common.shape_and_dtype, DropsTheLast, "batch 2"),
+    (common.same_shape, Halves, "gives"),
+    (common.bf16_is_finite_and_close, Overflows, "not finite"),
+    (common.autocast_is_finite_and_close, Overflows, "not finite"),
+    (common.state_dict_round_trips, KeepsValuesAside, "loaded and saved"),
+    (common.copies_are_equal_and_apart, SharesWithItsCopy, "the original, after its copy was overwritten"),
+    (common.built_on_meta_is_the_same, KeepsAComputedBuffer, "built on the meta device"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Norms, feed-forwards and residuals
+
+
+class MixesPositions(RMSNorm):
+    def forward(self, x):
+        return super().forward(x - x.mean(-2, keepdim=True))
+
+
+class Widens(RMSNorm):
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+class SquaresInHalf(RMSNorm):
+    def forward(self, x):
+        return self.weight.to(x.dtype) * x * x.square().mean(-1, keepdim=True).rsqrt()
+
+
+class LooksBack(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x, context) + F.pad(x, (0, 0, 1, -1))
+
+
+class LeaksPads(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x)
+
+
+class NeedsAContext(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x, context) + (context is None)
+
+
+class SkipsABranch(PreNorm):
+    def forward(self, x, *branches):
+        return super().forward(x, *branches[:-1], lambda y: y)
+
+
+class RunsTwice(PreNorm):
+    def forward(self, x, *branches):
+        branches[0](x)
+        return super().forward(x, *branches)
+
+
+class LosesANorm(PreNorm):
+    def __init__(self, norm, n_branches, depths):
+        super().__init__(norm, n_branches, depths)
+        norm()
+
+
+class NeverLeaves(PreNorm):
+    def enter(self, x):
+        return torch.cat((x, x))
+
+
+class Counts(PreNorm):
+    calls = 0
+
+    def forward(self, x, *branches):
+        self.calls += 1
+        return super().forward(x, *branches) * (1 + 0.1 * self.calls)
+
+
+PARTS = [
+    ("norm", blocks.each_position_alone, MixesPositions, "output 1 moved when position 0 changed"),
+    ("norm", blocks.dtype_is_kept, Widens, "becomes torch.float32"),
+    ("norm", blocks.extremes_are_finite, SquaresInHalf, "zeros"),
+    ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved when position 0 changed"),
+    ("feedforward", blocks.pads_change_nothing, LeaksPads, "the gradient of"),
+    ("feedforward", blocks.a_context_is_optional, NeedsAContext, "without a context"),
+    ("residual", blocks.every_branch_counts, SkipsABranch, "they run"),
+    ("residual", blocks.every_branch_counts, RunsTwice, r"they run \[2, 1\] times"),
+    ("residual", blocks.every_norm_is_its_own, LosesANorm, "makes 3 norms and holds 2"),
+    ("residual", blocks.enters_and_leaves, NeverLeaves, "leaves as"),
+    ("residual", blocks.recomputing_changes_nothing, Counts, "recomputed"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cross mixers
+
+
+class ReadsNothing(CrossAttention):
+    def forward(self, x, context=None):
+        return super().forward(x, Context(context.mask, memory=torch.ones_like(context.memory)))
+
+
+class LeaksMemoryPads(CrossAttention):
+    def keys_and_values(self, context):
+        return self.k_norm(self.heads(self.k(context.memory))), self.heads(self.v(context.memory))
+
+
+class LeaksOwnPads(CrossAttention):
+    def forward(self, x, context=None):
+        context.mask = AttentionMask()
+        return super().forward(x, context)
+
+
+class MixesPairs(CrossAttention):
+    def forward(self, x, context=None):
+        context.memory_mask = AttentionMask(context.memory_mask.keep)
+        return super().forward(x, context)
+
+
+class OrdersBeamsWrongly(CrossAttention):
+    def forward(self, x, context=None):
+        n = x.shape[0] // context.memory.shape[0]
+        context.memory = context.memory.repeat(n, 1, 1)
+        keep = context.memory_mask.keep
+        context.memory_mask = AttentionMask(None if keep is None else keep.repeat(n, 1))
+        return super().forward(x, context)
+
+
+class ReadsOneTokenPerCall(CrossAttention):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y if context.cache is None else y + context.cache.length
+
+
+class BlindRowsAreNaN(CrossAttention):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        keep = context.memory_mask.keep
+        return y if keep is None else y / keep.any(1).to(y.dtype)[:, None, None]
+
+
+CROSSES = [
+    (crosses.reads_the_memory, ReadsNothing, "output 0 did not move"),
+    (crosses.memory_pads_change_nothing, LeaksMemoryPads, "pads of nan in the memory"),
+    (crosses.own_pads_change_nothing, LeaksOwnPads, "left pads of nan"),
+    (crosses.packed_pairs_are_alone, MixesPairs, "packed and alone"),
+    (crosses.beams_share_their_memory, OrdersBeamsWrongly, "3 beams"),
+    (crosses.cached_is_uncached, ReadsOneTokenPerCall, "cached and uncached"),
+    (crosses.a_blind_row_is_harmless, BlindRowsAreNaN, "a source of pads"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Kernels
+
+
+class TopLeft(Math):
+    def forward(self, q, k, v, mask, **options):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=mask.causal, enable_gqa=True)
+
+
+class TilesHeads(Math):
+    def forward(self, q, k, v, mask, **options):
+        group = q.shape[1] // k.shape[1]
+        return super().forward(q, k.repeat(1, group, 1, 1), v.repeat(1, group, 1, 1), mask, **options)
+
+
+class RoundsHeadWidths(Math):
+    def forward(self, q, k, v, mask, *, scale=None, **options):
+        return super().forward(q, k, v, mask, scale=(8 * math.ceil(q.shape[-1] / 8)) ** -0.5, **options)
+
+
+class BiasFromTheFront(Math):
+    def forward(self, q, k, v, mask, *, bias=None, **options):
+        bias = None if bias is None else bias[..., : k.shape[-2]]
+        return super().forward(q, k, v, mask, bias=bias, **options)
+
+
+class BlindIsTheMean(Kernel):
+    def forward(self, q, k, v, mask, **options):
+        seen = mask.dense(q.shape[-2], k.shape[-2], "cpu")
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        return scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(-1) @ v
+
+
+class HidesByASum(Kernel):
+    def forward(self, q, k, v, mask, **options):
+        seen = mask.dense(q.shape[-2], k.shape[-2], "cpu")
+        return (q @ k.mT * q.shape[-1] ** -0.5 - 1e4 * ~seen).softmax(-1) @ v
+
+
+class DropsWithoutScale(Math):
+    def forward(self, q, k, v, mask, *, dropout=0.0, **options):
+        return super().forward(q, k, v, mask, dropout=dropout, **options) * (1 - dropout)
+
+
+class RefusesLate(Sdpa):
+    def refuses(self, needs):
+        return "kernel late has no dropout; math has" if needs.dropout else None
+
+    def settle(self, needs):
+        pass
+
+
+class RefusesWithoutReason(Sdpa):
+    def refuses(self, needs):
+        return "no" if needs.learned_bias else None
+
+
+KERNELS = [
+    (kernels.matches_a_loop, TopLeft, "queries over 9 keys"),
+    (kernels.heads_are_grouped, TilesHeads, "4 heads over 2"),
+    (kernels.matches_at_awkward_sizes, RoundsHeadWidths, "widths"),
+    (kernels.biases_are_added, BiasFromTheFront, "and a bias"),
+    (kernels.a_blind_query_gives_zero, BlindIsTheMean, "a row without keys gives"),
+    (kernels.what_is_hidden_never_counts, HidesByASum, "hidden keys"),
+    (kernels.dropout_keeps_the_mean, DropsWithoutScale, "makes the mean"),
+    (kernels.refuses_with_a_reason, RefusesLate, "when it is asked, and not when it settles"),
+    (kernels.refuses_with_a_reason, RefusesWithoutReason, "names the kernels that can"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Positions
+
+
+class ActsTwice(Rotary):
+    def input(self, x, positions):
+        return x + 1
+
+
+class ActsNowhere(Sinusoidal):
+    def input(self, x, positions):
+        return x
+
+
+class IsConstant(Sinusoidal):
+    def input(self, x, positions):
+        return x + 1
+
+
+class TakesTheFirstRow(Sinusoidal):
+    def input(self, x, positions):
+        return super().input(x, positions[:1].expand_as(positions))
+
+
+class CountsTheChunk(Rotary):
+    def place(self, positions, key_positions):
+        return super().place(positions - positions[:, :1], key_positions)
+
+
+class WidensTheInput(Sinusoidal):
+    def input(self, x, positions):
+        return super().input(x.float(), positions)
+
+
+class CountsSlots(Sinusoidal):
+    """Reads no positions but the place in the row."""
+
+    def input(self, x, positions):
+        return super().input(x, torch.arange(x.shape[1])[None])
+
+
+class CountsKeysFromTheFront(Relative):
+    def place(self, positions, key_positions):
+        return super().place(positions, torch.arange(key_positions.shape[1])[None].expand_as(key_positions))
+
+
+class StartsEveryCallAtZero(Learned):
+    def input(self, x, positions):
+        return super().input(x, positions - positions[:, :1])
+
+
+POSITIONS = [
+    (positions.acts_where_it_says, ActsTwice, "acts in input, and says it acts in turn"),
+    (positions.acts_where_it_says, ActsNowhere, "does not act in input"),
+    (positions.positions_differ, IsConstant, "positions 0 and 1 are the same"),
+    (positions.rows_of_positions_are_alone, TakesTheFirstRow, "row 1 of two"),
+    (positions.the_last_queries_are_the_last_rows, CountsTheChunk, "the queries of a chunk"),
+    (positions.the_dtype_is_kept, WidensTheInput, "becomes torch.float32"),
+    (positions.pads_do_not_count, CountsSlots, "3 left pads"),
+    (positions.pads_do_not_count, CountsKeysFromTheFront, "pads and none"),
+    (positions.documents_restart, CountsSlots, "documents of 3 and 4"),
+    (positions.cached_is_uncached, StartsEveryCallAtZero, "cached and uncached"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Embeddings, heads, sharings, initialisers
+
+
+class AddsTheMean(TiedEmbedding):
+    def forward(self, ids):
+        vectors = super().forward(ids)
+        return vectors + vectors.mean(1, keepdim=True)
+
+
+class ClampsIds(TiedEmbedding):
+    def forward(self, ids):
+        return super().forward(ids.clamp(min=2))
+
+
+class TakesTheMean(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        loss = super().loss(x, targets, embedding, label_smoothing)
+        return loss._replace(loss=loss.loss / loss.count.clamp(min=1))
+
+
+class SmoothsOverTheOthers(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        share = label_smoothing * 19 / 18
+        return super().loss(x, targets, embedding, share)
+
+
+class ProjectsIgnored(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        return super().loss(x + 0 * x.sum(), targets, embedding, label_smoothing)
+
+
+class SkipsAnIndex:
+    def __call__(self, n_layers):
+        return [2 * depth for depth in range(n_layers)]
+
+
+class WiderThanItSays:
+    def std(self, address):
+        return 0.02
+
+    def __call__(self, address, generator):
+        return 0.03 * torch.randn(address.shape, generator=generator)
+
+
+class DrawsGlobally:
+    def __call__(self, address, generator):
+        return torch.randn(address.shape)
+
+
+class IgnoresTheGenerator:
+    def __call__(self, address, generator):
+        return torch.randn(address.shape, generator=torch.Generator().manual_seed(1))
+
+
+SMALL = [
+    ("embedding", blocks.each_token_alone, AddsTheMean, "and alone"),
+    ("embedding", blocks.ids_differ, ClampsIds, "ids 0 and 1 have the same vector"),
+    ("head", blocks.loss_is_cross_entropy_of_the_logits, TakesTheMean, "the loss"),
+    ("head", blocks.loss_is_cross_entropy_of_the_logits, SmoothsOverTheOthers, "label_smoothing 0.1"),
+    ("head", blocks.ignored_targets_do_not_matter, ProjectsIgnored, "states of nan"),
+    ("sharing", blocks.layers_are_in_order, SkipsAnIndex, r"2 layers: \[0, 2\]"),
+    ("initialiser", layouts.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
+    ("initialiser", layouts.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),
+    ("initialiser", layouts.a_value_is_of_its_seed_and_name, IgnoresTheGenerator, "seed 1 and name 'a'"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Layouts
+
+
+class SeesTheNext(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        return self.stack(self.embedding(ids), mask, cache=cache)
+
+
+class ForgetsPads(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        mask = mask or AttentionMask()
+        return super().hidden(ids, AttentionMask(documents=mask.documents), cache)
+
+
+class ForgetsBounds(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        mask = mask or AttentionMask()
+        return super().hidden(ids, AttentionMask(keep=mask.keep), cache)
+
+
+class DividesByRealTokens(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        x, losses = super().hidden(ids, mask, cache)
+        if mask is not None and mask.keep is not None:
+            x = x * mask.keep.sum(1).view(-1, 1, 1) / mask.keep.sum(1).view(-1, 1, 1)
+        return x, losses
+
+
+class IgnoresItsCache(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        return super().hidden(ids, mask)
+
+
+class DrawsOutside(DecoderOnly):
+    """Its dropout is drawn from a generator that a recomputation does not set back."""
+
+    def __init__(self, embedding, stack, head):
+        super().__init__(embedding, stack, head)
+        own = torch.Generator().manual_seed(0)
+
+        def drop(module, inputs, output):
+            return output * (torch.rand(output.shape, generator=own) > 0.3) if module.training else output
+
+        for layer in stack.layers:
+            layer.feedforward.register_forward_hook(drop)
+
+
+class InitialisesItself(DecoderOnly):
+    def __init__(self, embedding, stack, head):
+        super().__init__(embedding, stack, head)
+        self.extra = nn.Linear(16, 16)
+        self.extra.initial = {"weight": lambda shape: torch.randn(shape)}
+
+
+class ScalesItsLogits(DecoderOnly):
+    def forward(self, ids, mask=None, cache=None):
+        output = super().forward(ids, mask, cache)
+        output.logits = output.logits * 2
+        return output
+
+
+LAYOUTS = [
+    (layouts.causality, SeesTheNext, "output 0 moved by .* when token 1 changed"),
+    (layouts.padded_rows_are_alone, ForgetsPads, "3 left pads and none"),
+    (layouts.packed_documents_are_alone, ForgetsBounds, "documents of 3 and 4"),
+    (layouts.a_blind_row_is_harmless, DividesByRealTokens, "not finite"),
+    (layouts.cached_is_uncached, IgnoresItsCache, "cached and uncached"),
+    (layouts.checkpointing_changes_nothing, DrawsOutside, "layers recomputed"),
+    (layouts.builds_are_equal, InitialisesItself, "extra.weight differs"),
+    (layouts.hidden_states_give_the_logits, ScalesItsLogits, "made of the hidden states"),
+]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Objectives, optimisers and schedules
+
+
+class Mean:
+    def __call__(self, model, batch):
+        x, _ = model.hidden(batch["ids"])
+        loss = model.head.loss(x, batch["targets"], model.embedding)
+        return loss._replace(loss=loss.loss / loss.count)
+
+
+class Detached:
+    def __call__(self, model, batch):
+        x, _ = model.hidden(batch["ids"])
+        return model.head.loss(x.detach(), batch["targets"], model.embedding)
+
+
+def sgd(cls=torch.optim.SGD, **options):
+    return lambda: lambda groups: cls(groups, **options)
+
+
+class Forgetful(torch.optim.Adam):
+    def state_dict(self):
+        return {**super().state_dict(), "state": {}}
+
+
+class LeavesVectors(torch.optim.SGD):
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["params"] = [p for p in group["params"] if p.dim() > 1]
+        super().step(closure)
+
+
+class OneDecay(torch.optim.SGD):
+    def __init__(self, groups, lr):
+        super().__init__([{**group, "weight_decay": 0.1} for group in groups], lr=lr)
+
+
+class FirstIsZero:
+    def __call__(self, step):
+        return (step - 1) / 100
+
+
+class CountsCalls:
+    calls = 0
+
+    def __call__(self, step):
+        self.calls += 1
+        return 1 / self.calls
+
+
+class GoesOn:
+    def __init__(self, max_steps):
+        self.max_steps = max_steps
+
+    def __call__(self, step):
+        return self.max_steps / step
+
+
+TRAINING = [
+    ("objective", training.loss_is_a_sum_over_targets, Mean, "the loss of a batch"),
+    ("objective", training.no_target_no_loss, Mean, "without a target"),
+    ("objective", training.every_parameter_learns, Detached, "gets no gradient"),
+    ("optimiser", training.every_parameter_moves, sgd(LeavesVectors, lr=0.1), "did not move"),
+    ("optimiser", training.a_loss_falls, sgd(lr=0.1, maximize=True), "the loss went from"),
+    ("optimiser", training.a_saved_state_goes_on, sgd(Forgetful), "saved, loaded"),
+    ("optimiser", training.decay_is_the_groups, sgd(OneDecay, lr=0.1), "without weight decay"),
+    ("schedule", training.the_first_update_counts, FirstIsZero, "of update 1 is 0.0"),
+    ("schedule", training.a_rate_is_of_its_update, CountsCalls, "of update 1 is"),
+    ("schedule", training.the_last_value_holds, GoesOn, "after 100 updates"),
+]
+
+CASES = [("mixer", *case) for case in MIXERS] + [("feedforward", *case) for case in FEEDFORWARDS] + PARTS
+CASES += [("cross", *case) for case in CROSSES] + [("kernel", *case) for case in KERNELS]
+CASES += [("position", *case) for case in POSITIONS] + SMALL + [("layout", *case) for case in LAYOUTS] + TRAINING
+
+
+def named(case):
+    slot, promise, component, _ = case
+    return f"{slot}-{promise.__name__}-{getattr(component, '__name__', 'component')}"
+
+
+@pytest.mark.parametrize(("slot", "promise", "component", "message"), [pytest.param(*c, id=named(c)) for c in CASES])
+def test_promise_is_broken_by_a_component_that_is_wrong(slot, promise, component, message):
+    with pytest.raises(Broken, match=message):
+        promise(Example(slot, component))
+
+
+@pytest.mark.slow
+def test_export_is_refused_to_what_looks_at_values():
+    with pytest.raises(Exception, match="data-dependent"):
+        common.exports(Example("feedforward", LooksAtValues))
+
+
+def test_every_promise_is_shown_to_fail():
+    from variants.testing import PROMISES
+
+    broken = {promise for _, promise, _, _ in CASES} | {common.exports}
+    assert {promise for promises in PROMISES.values() for promise in promises} <= broken
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The check
+
+
+@pytest.fixture
+def own_file(tmp_path):
+    """A user's file that registers a mixer which looks ahead; what it registered is forgotten afterwards."""
+    file = tmp_path / "own_mixer.py"
+    file.write_text(
+        textwrap.dedent('''
+            from torch import nn
+            from variants.slots import mixers
+
+            @mixers.register("own_mixer")
+            class OwnMixer(nn.Module):
+                """Add the mean of all tokens."""
+
+                def __init__(self, d_model: int) -> None:
+                    super().__init__()
+                    self.out = nn.Linear(d_model, d_model)
+
+                def forward(self, x, context=None):
+                    return self.out(x + x.mean(1, keepdim=True))
+        ''')
+    )
+    yield file
+    SLOTS["mixer"]._choices.pop("own_mixer", None)
+    sys.modules.pop("own_mixer", None)
+
+
+def test_check_says_what_a_users_own_choice_breaks(own_file):
+    verdicts = {verdict.promise: verdict for verdict in check(str(own_file))}
+    assert not verdicts["causality"].holds
+    assert str(verdicts["causality"]).startswith("mixer own_mixer  causality: BROKEN: output 0 moved by ")
+    assert str(verdicts["rows alone"]) == "mixer own_mixer  rows alone: holds"
+
+
+def test_check_says_what_was_raised():
+    class Stubborn(RMSNorm):
+        def forward(self, x):
+            raise RuntimeError("no\nway")
+
+    from variants.testing import check_example
+
+    verdict = next(iter(check_example(Example("norm", Stubborn))))
+    assert not verdict.holds
+    assert verdict.message == "raised RuntimeError: no"
+
+
+def test_check_takes_a_slot_and_a_choice_or_a_choice_alone():
+    assert {str(verdict) for verdict in check("sharing.all")} == {"sharing all  layers are in order: holds"}
+    assert next(verdict.choice for verdict in check("deepnorm")) == "deepnorm"
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("attention", "'attention' is a choice of several slots: mixer.attention, cross.attention"),
+        ("norm.rmsnrom", "did you mean 'rmsnorm'"),
+        ("rmsnrom", "did you mean 'rmsnorm'"),
+        ("nowhere.py", "there is no file nowhere.py"),
+        ("json", "registers nothing"),
+    ],
+)
+def test_check_refuses_what_it_cannot_find_in_one_line(target, message):
+    with pytest.raises(ConfigError, match=message):
+        list(check(target))
+
+
+def test_needs_have_defaults_that_every_kernel_serves():
+    for name in SLOTS["kernel"].choices:
+        assert SLOTS["kernel"].build(name).refuses(Needs()) is None
