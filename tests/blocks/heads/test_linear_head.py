@@ -119,6 +119,23 @@ def test_a_trained_head_on_frozen_states_learns():
     assert embedding.table.weight.grad.ne(0).all()
 
 
+def test_parameters_that_share_a_gradient_each_get_theirs():
+    class Corrected(LinearHead):
+        def __init__(self):
+            super().__init__(VOCAB, WIDTH, chunk=1)
+            self.one, self.two = (torch.nn.Parameter(torch.zeros(2, VOCAB)) for _ in range(2))
+
+        def forward(self, x, embedding):
+            return super().forward(x, embedding) + (self.one + self.two).sum(0)
+
+    embedding, head = TiedEmbedding(VOCAB, WIDTH).double(), Corrected().double()
+    x, targets = torch.randn(1, 5, WIDTH, dtype=torch.float64), torch.randint(VOCAB, (1, 5))
+    head.loss(x, targets, embedding).loss.backward()
+    wanted = (head(x, embedding).softmax(-1) - F.one_hot(targets, VOCAB)).sum((0, 1)).detach()
+    torch.testing.assert_close(head.one.grad, wanted.expand(2, VOCAB))
+    torch.testing.assert_close(head.two.grad, wanted.expand(2, VOCAB))
+
+
 def test_losses_of_two_micro_batches_add_up_their_gradients():
     embedding, head = TiedEmbedding(VOCAB, WIDTH).double(), LinearHead(VOCAB, WIDTH)
     x, targets = torch.randn(2, 4, WIDTH, dtype=torch.float64), torch.randint(VOCAB, (2, 4))

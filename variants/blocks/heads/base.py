@@ -93,8 +93,8 @@ def _chunks(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def _added(total: Tensor | None, new: Tensor | None) -> Tensor | None:
     if new is None:
         return total
-    if total is None:  # many chunks are summed in float32 at least
-        return new.to(torch.promote_types(new.dtype, torch.float32))
+    if total is None:  # a copy, for two parameters may share a gradient; and many chunks are summed in float32 at least
+        return new.to(torch.promote_types(new.dtype, torch.float32), copy=True)
     return total.add_(new)
 
 
