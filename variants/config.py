@@ -154,6 +154,11 @@ def compose(overrides: Sequence[Override] = (), config_dir: str | Path | None = 
 
 def draft(overrides: Sequence[Override] = (), config_dir: str | Path | None = None) -> Config:
     """Compose a config without checking its values."""
+    return resolve(raw(overrides, config_dir))
+
+
+def raw(overrides: Sequence[Override] = (), config_dir: str | Path | None = None) -> Config:
+    """Compose a config without resolving its interpolations."""
     pairs = [_parse(override) for override in overrides]
     where = folders(config_dir)
     config = _load_file(where, "", "run", [])
@@ -167,13 +172,39 @@ def draft(overrides: Sequence[Override] = (), config_dir: str | Path | None = No
             problems += error.problems
     if isinstance(config.get("model"), dict):  # so that `model.mixer.window=64` need not name the mixer
         config["model"] = merge(skeleton.defaults(), config["model"])
-    for path, value in pairs:
+    try:
+        config = overlay(config, [(".".join(p), value) for p, value in pairs if p[0] not in GROUPS or p[1:]])
+    except ConfigError as error:
+        problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def overlay(config: Config, fields: Iterable[tuple[str, Any]]) -> Config:
+    """Lay dotted fields over a config, in their order.
+
+    Raises:
+        ConfigError: A line for each that names no part of a run.
+    """
+    problems: list[str] = []
+    for name, value in fields:
+        path = name.split(".")
         if path[0] not in config and path[0] not in ("seed", "folder"):
             problems.append(unknown("part of a run", path[0], [*GROUPS, "seed", "folder"]))
-        elif len(path) > 1 or path[0] not in GROUPS:
+        else:
             config = _lay(config, path, value)
     if problems:
         raise ConfigError(problems)
+    return config
+
+
+def resolve(config: Config) -> Config:
+    """Replace interpolations by what they stand for.
+
+    Raises:
+        ConfigError: One stands for nothing.
+    """
     try:
         resolved = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
@@ -189,7 +220,7 @@ def _parse(override: Override) -> tuple[list[str], Any]:
     if not equals or not all(name.split(".")):
         raise ConfigError([f"{override!r}: an override is written name=value, such as model.norm=layernorm"])
     try:
-        return name.split("."), _read_yaml(f"value: {text}")["value"]
+        return name.split("."), read_yaml(f"value: {text}")["value"]
     except ConfigError as error:
         raise ConfigError([f"{name}: {text!r} is no YAML value ({error.problems[0]})"]) from None
 
@@ -224,7 +255,7 @@ def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Con
         known = {p.stem for folder in where for p in (folder / group).glob("*.yaml")}
         raise ConfigError([f"{group}: {unknown('base', name, known)}"])
     try:
-        content = _read_yaml(path.read_text("utf-8"))
+        content = read_yaml(path.read_text("utf-8"))
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: {str(error).splitlines()[0]}"]) from None
     base = content.pop("base", None)
@@ -235,7 +266,7 @@ def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Con
     return merged
 
 
-def _read_yaml(text: str) -> Config:
+def read_yaml(text: str) -> Config:
     """Read YAML as OmegaConf does (1e-4 is a number), for files and the command line alike."""
     try:
         content = OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else {}
@@ -391,7 +422,7 @@ def load(path: Path) -> Config:
         ConfigError: It is damaged, or of another version of the config.
     """
     try:
-        config = _read_yaml(path.read_text("utf-8"))
+        config = read_yaml(path.read_text("utf-8"))
         if missing := [group for group in GROUPS if group not in config]:
             raise ConfigError([f"{', '.join(missing)}: missing from this run's config"])
         return check(config)

@@ -106,7 +106,7 @@ def explain(overrides: Sequence[configs.Override] = (), config_dir: str | Path |
         ),
         effects.kernels_of(model),
         effects.reasons(model),
-        effects.without_effect(model) + _idle(config),
+        effects.without_effect(model) + idle(config),
         data.length,
         data.batch_size,
     )
@@ -135,7 +135,7 @@ def fits(config: configs.Config, data: Any) -> None:
         raise ConfigError(problems)
 
 
-def _idle(config: configs.Config) -> list[str]:
+def idle(config: configs.Config) -> list[str]:
     """Run options that another one makes idle."""
     schedule = slots.schedules[config["schedule"]["name"]]
     if "lr" in config["optimiser"] and "lr" not in fields_of(schedule.build):

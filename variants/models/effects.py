@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from variants.blocks.kernels.base import Kernel
+from variants.blocks.positions.base import Position
 from variants.models.stack import Stack
 
 
@@ -24,20 +25,23 @@ def reasons(model: nn.Module) -> list[str]:
     return sorted({f"{m.effective}: {m.reason}" for m in model.modules() if isinstance(m, Kernel) and m.reason})
 
 
+def idle_positions(stack: Stack) -> list[Position]:
+    """A stack's positions that act where none of its mixers reads."""
+    read = {place for layer in stack.layers for place in getattr(layer.mixer, "reads", ())}
+    return [p for p in stack.positions if p.acts not in (None, "input") and p.acts not in read]
+
+
 def without_effect(model: nn.Module) -> list[str]:
     """What was asked for and changes nothing, a line each."""
     lines = []
     for name, stack in model.named_modules():
         if not isinstance(stack, Stack):
             continue
-        mixers = [layer.mixer for layer in stack.layers]
-        read = {place for mixer in mixers for place in getattr(mixer, "reads", ())}
-        for position in stack.positions:
-            acts = position.acts
-            if acts not in (None, "input") and acts not in read:
-                kinds = ", ".join(sorted({type(mixer).__name__.lower() for mixer in mixers}))
-                kind = type(position).__name__.lower()
-                lines.append(f"position {kind} has no effect in {name}: {kinds} does not read what it gives ({acts})")
+        for position in idle_positions(stack):
+            kinds = ", ".join(sorted({type(layer.mixer).__name__.lower() for layer in stack.layers}))
+            kind = type(position).__name__.lower()
+            gives = f"{kinds} does not read what it gives ({position.acts})"
+            lines.append(f"position {kind} has no effect in {name}: {gives}")
         if not any(isinstance(module, Kernel) for module in stack.modules()):
             lines.append(f"kernel has no effect in {name}: no mixer there has one")
     return lines
