@@ -1,4 +1,4 @@
-"""Models of transformers, at random weights and small sizes, give the same numbers here: logits, gradients, decoding."""
+"""Models of transformers, at random weights and small sizes, give the same logits, gradients and tokens here."""
 
 import pytest
 import torch

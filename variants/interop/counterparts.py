@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ def lacking(model: Mapping[str, Any], counterparts: Counterparts) -> list[str]:
     layers = [skeleton.layer_fields(stack, depth) for depth in range(stack["n_layers"])]
     first = {**model, **stack, **layers[0]}
     lacks = [
-        f"layer {depth} with another {name} than layer 0's (one for all layers has)"
+        f"layer {depth} with another {name} than layer 0's"
         for depth, layer in enumerate(layers)
         for name in skeleton.LAYER_FIELDS
         if name not in WITHOUT_TRACE and layer[name] != layers[0][name]
@@ -40,10 +41,15 @@ def lacking(model: Mapping[str, Any], counterparts: Counterparts) -> list[str]:
 
 def _lacking_choice(slot: Slot[Any], node: Node, known: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     if node["name"] not in known:
-        yield f"{slot.name} {node['name']} ({', '.join(known)} has)"
+        yield f"{slot.name} {node['name']} (it has {', '.join(known)})"
         return
     fields = slot[node["name"]].fields
     for name, value in node.items():
         free = name == "name" or name in known[node["name"]]
-        if not free and value != fields[name].default:
-            yield f"{slot.name} {node['name']} with {name}={value} ({name}={fields[name].default} has)"
+        if not free and value != (default := fields[name].default):
+            yield f"{slot.name} {node['name']} with {name}={_shown(value)} (it has {name}={_shown(default)})"
+
+
+def _shown(value: Any) -> str:
+    """A value as a config has it."""
+    return json.dumps(value)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from variants.interop.counterparts import Counterparts
 from variants.interop.family import PLAIN, Export, Family, activation_of, feedforward_of, require
 from variants.interop.weights import Weight, Weights, affine
 
-COUNTERPARTS = {
+COUNTERPARTS: Counterparts = {
     "layout": {"decoder_only": ()},
     "mixer": {
         "attention": ("n_kv_heads", "d_head", "bias", "qkv_bias", "out_bias", "attention_dropout"),
@@ -79,8 +80,8 @@ def refuses(model: Any) -> list[str]:
     """What of a model of ours it cannot have though it has the choices."""
     mixer = model.stack.layers[0].mixer
     q, k, width = mixer.q.out_features, mixer.k.out_features, mixer.q.in_features
-    lacks = [] if k == q else [f"n_kv_heads {k // mixer.d_head} (n_heads {q // mixer.d_head} has)"]
-    return lacks + ([] if q == width else [f"d_head {mixer.d_head} (d_model / n_heads has)"])
+    lacks = [] if k == q else [f"n_kv_heads {k // mixer.d_head} (it has n_heads {q // mixer.d_head})"]
+    return lacks + ([] if q == width else [f"d_head {mixer.d_head} (it has d_model / n_heads)"])
 
 
 def config_of(model: Any, fields: Mapping[str, Any]) -> Any:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from variants.interop.counterparts import Counterparts
 from variants.interop.family import GATED, Export, Family, activation_of, feedforward_of, require
 from variants.interop.weights import Weight, Weights, affine
 
 GATED_FIELDS = ("ratio", "d_ff", "multiple_of", "bias", "feedforward_dropout")
-COUNTERPARTS = {
+COUNTERPARTS: Counterparts = {
     "layout": {"decoder_only": ()},
     "mixer": {
         "attention": ("n_kv_heads", "d_head", "bias", "qkv_bias", "out_bias", "attention_dropout"),
@@ -77,7 +78,7 @@ def refuses(model: Any) -> list[str]:
     """What of a model of ours it cannot have though it has the choices."""
     mixer = model.stack.layers[0].mixer
     d_model, n_heads = mixer.q.in_features, mixer.q.out_features // mixer.d_head
-    return [f"n_heads {n_heads} beside d_model {d_model} (a divisor has)"] if d_model % n_heads else []
+    return [f"n_heads {n_heads} beside d_model {d_model} (it has a divisor)"] if d_model % n_heads else []
 
 
 def config_of(model: Any, fields: Mapping[str, Any]) -> Any:
