@@ -189,18 +189,24 @@ def reference(case: Case) -> tuple[Tensor, tuple[Tensor, ...]]:
     key = f"{case!r}, {case.bias}, {case.scale}"
     if key not in _REFERENCES:
         q, k, v, bias = inputs_of(case, torch.float64)
-        y = torch.stack([torch.stack([_head(case, q, k, v, bias, b, h) for h in range(4)]) for b in range(2)])
+        y = torch.stack([_row(case, q, k, v, bias, b) for b in range(2)])
         leaves = [t for t in (q, k, v, bias) if t is not None and t.requires_grad]
         slopes = torch.autograd.grad((y * _weights(case, torch.float64)).sum(), leaves)
         _REFERENCES[key] = y.detach(), slopes
     return _REFERENCES[key]
 
 
-def _head(case: Case, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, b: int, h: int) -> Tensor:
+def _row(case: Case, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, b: int) -> Tensor:
+    shown = [[j for j in range(case.n_key) if sees(case, b, i, j)] for i in range(case.n_query)]
+    return torch.stack([_head(case, q, k, v, bias, b, h, shown) for h in range(4)])
+
+
+def _head(
+    case: Case, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, b: int, h: int, shown: list[list[int]]
+) -> Tensor:
     g, rows = h // (4 // case.kv_heads), []
     scale = 1 / case.d_head**0.5 if case.scale is None else case.scale
-    for i in range(case.n_query):
-        seen = [j for j in range(case.n_key) if sees(case, b, i, j)]
+    for i, seen in enumerate(shown):
         if not seen:
             rows.append(q[b, h, i].sum() * 0 + v.new_zeros(case.d_value))
             continue

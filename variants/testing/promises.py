@@ -14,18 +14,10 @@ from variants import slots as _slots  # noqa: F401  # fills SLOTS
 from variants.registry import SLOTS, ConfigError, unknown
 from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
-from variants.testing.common import (
-    COMMON,
-    built_on_meta_is_the_same,
-    exports,
-    float32_is_close_to_float64,
-    same_shape,
-)
+from variants.testing.common import COMMON, exports, same_shape
 from variants.testing.examples import Example
 
 PART = (same_shape, *COMMON)
-EMBEDDING = tuple(promise for promise in COMMON if promise is not float32_is_close_to_float64)
-LAYOUT = tuple(p for p in COMMON if p is not built_on_meta_is_the_same)
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
     "mixer": (*PART, *mixers.MIXER, exports),
@@ -128,22 +120,29 @@ def _registered_by(module: ModuleType) -> list[tuple[str, str]]:
 
 def _module(target: str) -> ModuleType:
     path = Path(target)
-    if path.suffix == ".py":
-        if not path.is_file():
-            raise ConfigError([f"there is no file {target}"])
-        if path.stem in sys.modules:
-            return sys.modules[path.stem]
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
-        loaded = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = loaded
-        spec.loader.exec_module(loaded)
-        return loaded
-    if importlib.util.find_spec(target.partition(".")[0]) is None:
-        known = [f"{slot}.{name}" for slot in PROMISES for name in SLOTS[slot].choices]
-        raise ConfigError([unknown("choice", target, [*known, *(name.partition(".")[2] for name in known)])])
-    return importlib.import_module(target)
+    if path.suffix == ".py" and not path.is_file():
+        raise ConfigError([f"there is no file {target}"])
+    if path.suffix != ".py" and importlib.util.find_spec(target.partition(".")[0]) is None:
+        known = [(slot, name) for slot in PROMISES for name in SLOTS[slot].choices]
+        raise ConfigError(
+            [unknown("choice", target, {f"{slot}.{name}" for slot, name in known} | {n for _, n in known})]
+        )
+    try:
+        return _file(path) if path.suffix == ".py" else importlib.import_module(target)
+    except Exception as error:  # whatever the user's own module raises
+        raise ConfigError([f"{target}: {type(error).__name__}: {error}"]) from error
+
+
+def _file(path: Path) -> ModuleType:
+    if path.stem in sys.modules:
+        return sys.modules[path.stem]
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = loaded
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 __all__ = ["PROMISES", "Verdict", "check", "check_example", "found"]
