@@ -175,6 +175,7 @@ def test_a_folder_holds_one_run_and_one_process(whole, tmp_path):
     other.release()
 
 
+@pytest.mark.slow
 def test_early_stopping_counts_on_after_a_resume(tmp_path):
     overrides = ("trainer.early_stopping=2", "optimiser.lr=1e-30", "schedule=constant", "trainer.max_steps=12")
     overrides = (*overrides, "trainer.val_check_interval=2")  # after every step, and none is better than the first

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
@@ -206,7 +207,7 @@ def trainer_of(config: dict[str, Any], folder: Folder, loggers: list[Any], notif
         callbacks.append(ProgressBar(notify))
     callbacks.append(Checkpoints(folder, fields["checkpoint_interval"]))
     assert all(isinstance(callback, Callback) for callback in callbacks)
-    defaults = {
+    defaults: dict[str, Any] = {
         "max_epochs": -1,
         "check_val_every_n_epoch": None,  # the validation interval counts through the whole run
         "num_sanity_val_steps": 0,
@@ -217,6 +218,8 @@ def trainer_of(config: dict[str, Any], folder: Folder, loggers: list[Any], notif
         "default_root_dir": folder.path,
         "plugins": [SafeCheckpointIO()],
     }
+    if SLURMEnvironment.detect():  # whoever submits a run resumes it; Lightning would requeue it by itself as well
+        defaults["plugins"] = [SafeCheckpointIO(), SLURMEnvironment(auto_requeue=False)]
     passed_on = {name: value for name, value in fields.items() if name not in OURS}
     loggers = [*loggers, *(slots.loggers.build(node) for node in fields["loggers"])]
     return Trainer(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
@@ -110,7 +111,7 @@ class Task(LightningModule):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate
         self.stopping = stops > 0
-        self.tokens += int(count)
+        self.tokens += round(count)
         self._norm = norm
         self._row = {"train/loss": nll / count} if count else {}
         self._row |= {"lr": learning_rate, "grad_norm": norm}
@@ -235,10 +236,10 @@ class Task(LightningModule):
         return torch.stack([nll.detach().to(self._zeros(0).dtype), count.to(self._zeros(0).dtype)])
 
     def _total(self, sums: Tensor) -> list[float]:
-        """The sums over all ranks."""
+        """The sums over all ranks with different data; those of a tensor-parallel group have the same."""
         total = self.trainer.strategy.reduce(sums, reduce_op="sum")
         assert isinstance(total, Tensor)
-        numbers: list[float] = total.tolist()
+        numbers: list[float] = (total * (self._place[1] / self.trainer.world_size)).tolist()
         return numbers
 
     def _culprit(self) -> str:
@@ -246,7 +247,7 @@ class Task(LightningModule):
         for batch in self._pending:
             self._seed_dropout(batch)
             with torch.no_grad(), self.trainer.precision_plugin.train_step_context():
-                if bad := first_bad(self.model, lambda batch=batch: self.objective(self.model, batch)):
+                if bad := first_bad(self.model, partial(self.objective, self.model, batch)):
                     return bad
         named = reversed(list(self.model.named_parameters()))  # the backward pass goes from the last to the first
         bad_gradients = [n for n, p in named if p.grad is not None and not bool(p.grad.isfinite().all())]
