@@ -14,7 +14,7 @@ from typing import Any, Literal
 from variants import config as configs
 from variants.ablation import effect
 from variants.ablation.build import Built, Composer, build
-from variants.ablation.levels import Fields
+from variants.ablation.levels import Fields, text
 from variants.ablation.match import AMOUNTS, Matched, match
 from variants.ablation.study import Study
 from variants.models.cost import Parameters
@@ -22,6 +22,16 @@ from variants.registry import ConfigError, unknown
 
 Stage = Literal["tune", "main"]
 Chosen = Mapping[str, Fields]  # an arm's name, and what tuning chose for it
+
+
+def slug(name: str) -> str:
+    """A name as a folder's; what must be changed for it leaves a hash, so that two names never share one.
+
+    >>> slug("post+relu"), slug("swiglu ratio=4")
+    ('post+relu', 'swiglu-ratio=4-be1a58')
+    """
+    plain = re.sub(r"[^A-Za-z0-9._=+-]|^\.", "-", name)[:80]
+    return plain if plain == name else f"{plain}-{hashlib.blake2b(name.encode(), digest_size=3).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -60,10 +70,7 @@ class Arm:
     @property
     def slug(self) -> str:
         """Its folder's name, which no other arm has."""
-        plain = re.sub(r"[^A-Za-z0-9._=+-]|^\.", "-", self.name)[:80]
-        return (
-            plain if plain == self.name else f"{plain}-{hashlib.blake2b(self.name.encode(), digest_size=3).hexdigest()}"
-        )
+        return slug(self.name)
 
 
 @dataclass(frozen=True)
@@ -138,7 +145,7 @@ class Plan:
     def tune_runs(self) -> list[Run]:
         """The runs that tune: every arm at every point of the grid, on the seeds of the tuning."""
         points = itertools.product(self._running, self.settings, self.study.tune_seeds)
-        return [self._run(arm, seed, "tune", setting) for arm, setting, seed in points]
+        return [self.run(arm, seed, "tune", setting) for arm, setting, seed in points]
 
     def main_runs(self, chosen: Chosen | None = None) -> list[Run]:
         """The runs that are compared, a seed after the other, so that a study cut short has whole blocks.
@@ -148,19 +155,18 @@ class Plan:
         """
         chosen = chosen or {}
         points = itertools.product(self.study.seeds, self._running)
-        return [self._run(arm, seed, "main", dict(chosen.get(arm.name, {}))) for seed, arm in points]
+        return [self.run(arm, seed, "main", dict(chosen.get(arm.name, {}))) for seed, arm in points]
 
     @property
     def _running(self) -> list[Arm]:
         return [arm for arm in self.arms if self.only is None or arm.name in self.only]
 
-    def _run(self, arm: Arm, seed: int, stage: Stage, setting: Fields) -> Run:
+    def run(self, arm: Arm, seed: int, stage: Stage, setting: Fields) -> Run:
+        """One run of an arm that can be built."""
         assert arm.config is not None
-        point = f"{self.settings.index(setting)}-" if stage == "tune" else ""
-        folder = self.study.folder / "runs" / arm.slug / f"{stage}-{point}{seed}"
-        config = (
-            configs.check(configs.overlay({**arm.config, "seed": seed}, setting.items())) if setting else arm.config
-        )
+        point = "".join(f"-{field}={text(value)}" for field, value in setting.items()) if stage == "tune" else ""
+        folder = self.study.folder / "runs" / arm.slug / slug(f"{stage}{point}-{seed}")
+        config = configs.check(configs.overlay(arm.config, setting.items())) if setting else arm.config
         tracker = config["tracker"]
         names = {"group": self.study.name, "job_type": arm.name, "name": f"{arm.name}/{folder.name}"}
         tracker = {**tracker, **{n: v for n, v in names.items() if tracker[n] is None}}
