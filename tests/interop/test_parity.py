@@ -136,8 +136,9 @@ def test_in_float64_logits_and_gradients_are_the_same_to_the_last_digits(name):
     compare(model, 1e-12)
 
 
-def test_left_pads_change_nothing_in_llama():
-    theirs = drawn(llama)
+@pytest.mark.parametrize("make", [llama, gpt2])  # one knows distances, the other positions
+def test_left_padded_rows_give_the_same_logits(make):
+    theirs = drawn(make)
     ids, keep = torch.randint(3, V, (3, 11)), torch.ones(3, 11, dtype=torch.bool)
     keep[0, :4] = keep[2, :1] = False
     positions = (keep.long().cumsum(1) - 1).clamp(min=0)
