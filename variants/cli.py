@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from variants import __version__
+from variants.ablation import commands as ablation
+from variants.components import import_component
 from variants.registry import SLOTS, ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -88,31 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("check", parents=[common], help="test a choice against the promises of its slot")
     command.add_argument("target", help="slot.choice, a choice's name, or a module or .py file that registers some")
     command.set_defaults(run=_check)
+
+    ablation.add(commands, common)
     return parser
-
-
-def import_component(module: str) -> None:
-    """Import a module by name, also from the current folder, or a Python file by path.
-
-    Raises:
-        ConfigError: There is none, or its import fails.
-    """
-    path = Path(module)
-    try:
-        if path.suffix == ".py":
-            spec = importlib.util.spec_from_file_location(path.stem, path)
-            if spec is None or spec.loader is None or not path.is_file():
-                raise ConfigError([f"--import: there is no file {module}"])
-            loaded = importlib.util.module_from_spec(spec)
-            sys.modules[path.stem] = loaded
-            spec.loader.exec_module(loaded)
-        else:
-            sys.path.insert(0, "")
-            importlib.import_module(module)
-    except ConfigError:
-        raise
-    except Exception as error:  # whatever the user's own module raises
-        raise ConfigError([f"--import {module}: {type(error).__name__}: {error}"]) from error
 
 
 def _list(options: argparse.Namespace) -> int:

@@ -162,6 +162,13 @@ class Strategy(Protocol):
     """A Lightning strategy."""
 
 
+@runtime_checkable
+class Launcher(Protocol):
+    """``launcher(jobs, watch)``: carries out runs; ``variants/ablation/launch/base.py`` has the whole interface."""
+
+    def __call__(self, jobs: Sequence[Any], watch: Callable[[], bool]) -> None: ...
+
+
 _B, _T = "variants.blocks", "variants.training"
 layouts = Slot("layout", "a whole model, out of the other slots' choices", Layout, "variants.models", by="assemble")
 mixers = Slot(
@@ -189,3 +196,6 @@ schedules = Slot("schedule", "the learning rate of an update, never 0 at the fir
 callbacks = Slot("callback", "a Lightning callback, for trainer.callbacks", Callback)
 loggers = Slot("logger", "a Lightning logger, for trainer.loggers", Logger)
 strategies = Slot("strategy", "a Lightning strategy, for trainer.strategy", Strategy)
+launchers = Slot(
+    "launcher", "a process for each run, whose death harms no other run", Launcher, "variants.ablation.launch"
+)
