@@ -71,6 +71,12 @@ def test_equal_prompts_get_different_samples_and_another_seed_others():
     assert one != decode(model, [[5, 6]], max_new=9, sampling=sampling, seed=8)[0]
 
 
+def test_different_prompts_have_different_streams():
+    even = Chain(*[[0.125] * 8] * 8)
+    one, two = decode(even, [[0], [1]], max_new=20, eos=None, sampling=Sampling())
+    assert one != two
+
+
 def test_a_row_ends_at_its_own_eos_and_the_limit_counts_new_tokens():
     model = Chain([0.0, 0.1, 0.0, 0.9], [0.0, 0.9, 0.0, 0.1], [0.9, 0.1, 0.0, 0.0], [0.25] * 4)
     # 0 is followed by EOS, 1 by itself for ever, BOS (2) by 0

@@ -59,6 +59,13 @@ def test_impossible_tokens_are_never_drawn():
         assert set(Sampler(sampling, 0, [()] * 200)(logits.expand(200, 4)).tolist()) == {1, 3}
 
 
+@pytest.mark.parametrize("number", [0.0, 1 - 2**-53])
+def test_the_ends_of_the_random_numbers_draw_tokens_that_are_kept(number, monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: torch.tensor([number], dtype=torch.float64))
+    drawn = Sampler(Sampling(top_k=2), 0, [()])(torch.tensor([[0.0, 3.0, 2.0, 1.0]]))
+    assert drawn.tolist() == [1 if number == 0 else 2]
+
+
 @pytest.mark.parametrize("rows", [20, 20_000])
 def test_draws_follow_the_distribution(rows):
     """Across rows with streams of their own, and along one row's stream."""

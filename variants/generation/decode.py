@@ -60,7 +60,7 @@ def decode(
             logits = stepper.logits()
             if eos is not None and n < min_new:
                 logits[:, eos] = float("-inf")
-            ids = choose(logits).masked_fill(done, pad)
+            ids = choose(logits)
             chosen.append(ids)
             done |= ids == eos
             if bool(done.all()):

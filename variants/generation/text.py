@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +89,11 @@ def load_run(folder: Path) -> tuple[nn.Module, Data]:
         source_length=data.source_length,
         device=device,
     )
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ConfigError([f"{folder}: the checkpoint does not fit the model of config.yaml: {reason}"]) from None
+    expected, found = _shapes(model.state_dict()), _shapes(weights)
+    if wrong := [name for name in {**expected, **found} if expected.get(name) != found.get(name)]:
+        differ = f"{len(wrong)} of its parameters have other names or shapes, such as {wrong[0]}"
+        raise ConfigError([f"{folder}: the checkpoint does not fit the model of config.yaml: {differ}"])
+    model.load_state_dict(weights)
     return model.to(device).eval(), data
 
 
@@ -104,11 +104,15 @@ def _weights(folder: Path) -> dict[str, torch.Tensor]:
     if path is None:
         raise ConfigError([f"{folder} has no checkpoint yet: neither {' nor '.join(p.name for p in paths)}"])
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+        state: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
     except (RuntimeError, OSError, EOFError, KeyError, TypeError, pickle.UnpicklingError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError([f"{path} is damaged, or no checkpoint of a run: {reason}"]) from None
-    return {name.removeprefix("model."): value for name, value in state.items() if name.startswith("model.")}
+    return state
+
+
+def _shapes(state: Mapping[str, torch.Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in state.items()}
 
 
 @contextlib.contextmanager
