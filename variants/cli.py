@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("folder", help="a run's folder")
     command.add_argument("prompt", nargs="*", help="texts; none: an empty one")
     command.add_argument("--max-new", type=int, default=100, metavar="N", help="tokens at most (100)")
-    command.add_argument("--temperature", type=float, default=0.0, help="0 is greedy (0)")
+    command.add_argument("--temperature", type=float, help="0 is greedy (0; 1 with --top-k or --top-p)")
     command.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest")
     command.add_argument("--top-p", type=float, metavar="P", help="sample among the likeliest that have P together")
     command.add_argument("--seed", type=int, default=0, help="of the sampling (0)")
@@ -160,11 +160,15 @@ def _train(options: argparse.Namespace) -> int:
 def _generate(options: argparse.Namespace) -> int:
     from variants.generation.text import generate_text
 
+    samples = options.top_k is not None or options.top_p is not None
+    temperature = options.temperature if options.temperature is not None else float(samples)
+    if samples and temperature == 0:
+        raise ConfigError(["--temperature: 0 is greedy, so --top-k and --top-p would have no effect"])
     texts = generate_text(
         Path(options.folder),
         options.prompt or [""],
         max_new=options.max_new,
-        temperature=options.temperature,
+        temperature=temperature,
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,

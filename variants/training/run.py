@@ -275,6 +275,7 @@ def quiet() -> Iterator[None]:
             ".*in eval mode at the start of training",
             ".*is smaller than the logging interval",
             ".*GPU available but not used",
+            ".*`srun` command is available",
             ".*isinstance.treespec, LeafSpec.. is deprecated",
         ):
             warnings.filterwarnings("ignore", message)
