@@ -31,9 +31,26 @@ def idle_positions(stack: Stack) -> list[Position]:
     return [p for p in stack.positions if p.acts not in (None, "input") and p.acts not in read]
 
 
+def idle_encoders(model: nn.Module) -> list[nn.Module]:
+    """Encoders that no layer of the decoder reads."""
+    return [
+        m.encoder
+        for m in model.modules()
+        if isinstance(getattr(m, "encoder", None), Stack)
+        and isinstance(decoder := getattr(m, "decoder", None), Stack)
+        and all(layer.cross is None for layer in decoder.layers)
+    ]
+
+
+def idle(model: nn.Module) -> list[nn.Module]:
+    """The parts of a model that change nothing, so that their parameters learn nothing."""
+    stacks = [m for m in model.modules() if isinstance(m, Stack)]
+    return [*idle_encoders(model), *(position for stack in stacks for position in idle_positions(stack))]
+
+
 def without_effect(model: nn.Module) -> list[str]:
     """What was asked for and changes nothing, a line each."""
-    lines = []
+    lines = ["encoder has no effect: no layer of the decoder has a cross mixer to read it"] * len(idle_encoders(model))
     for name, stack in model.named_modules():
         if not isinstance(stack, Stack):
             continue

@@ -34,7 +34,7 @@ class EncoderOnly(nn.Module):
     @classmethod
     def assemble(cls, assembly: Assembly) -> EncoderOnly:
         """Build it of the choices of a config."""
-        return cls(assembly.embedding(), assembly.stack("encoder"))
+        return cls(assembly.embedding(source=True), assembly.stack("encoder"))
 
     def hidden(
         self, ids: Int[Tensor, "batch time"], mask: AttentionMask | None = None

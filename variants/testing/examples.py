@@ -50,7 +50,12 @@ class Example:
         slot: The slot whose promises it makes.
         component: The name of a registered choice, or a class or function that need not be registered.
         fields: What a config would set.
+
+    Attributes:
+        positions: The positions that a whole model is tried with.
     """
+
+    positions: tuple[str, ...] = ("rotary", "sinusoidal", "learned", "relative")
 
     def __init__(self, slot: str | Slot[Any], component: str | Callable[..., Any], **fields: Any) -> None:
         self.slot: Slot[Any] = SLOTS[slot] if isinstance(slot, str) else slot

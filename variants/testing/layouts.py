@@ -16,8 +16,6 @@ from variants.testing.base import Broken, finite, gradients, same
 from variants.testing.examples import VOCAB, Example
 from variants.testing.probes import LayoutProbe, ids_of
 
-POSITIONS = ("rotary", "sinusoidal", "learned", "relative")
-
 
 class Run:
     """A small model, run on targets and their mask; where it reads a source, always the same one.
@@ -62,7 +60,7 @@ def causality(example: Example) -> None:
 
 def padded_rows_are_alone(example: Example) -> None:
     """A row with pads on either side is what it is by itself, whatever its position's kind."""
-    for position in POSITIONS:
+    for position in example.positions:
         run, ids = Run(example(position={"name": position})), ids_of(1, 4)
         alone = run(ids)
         for side, real in (("left", [3, 4, 5, 6]), ("right", [0, 1, 2, 3])):
@@ -87,7 +85,7 @@ def a_blind_row_is_harmless(example: Example) -> None:
 
 def packed_documents_are_alone(example: Example) -> None:
     """Documents packed in a row are what each is by itself, whatever its position's kind."""
-    for position in POSITIONS:
+    for position in example.positions:
         run, ids = Run(example(position={"name": position})), ids_of(1, 7)
         documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
         y = run(ids, AttentionMask(documents=documents))
@@ -98,7 +96,7 @@ def packed_documents_are_alone(example: Example) -> None:
 @torch.no_grad()
 def cached_is_uncached(example: Example) -> None:
     """Where it decodes with a cache: prefill, chunks and single steps give what one pass gives, with left pads."""
-    for position in POSITIONS:
+    for position in example.positions:
         run, ids = Run(example(position={"name": position})), ids_of(2, 12)
         if not run.causal:
             return
