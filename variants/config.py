@@ -9,6 +9,7 @@ Long, and one file: nothing else may see how configs are read.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import inspect
 import json
@@ -205,12 +206,25 @@ def resolve(config: Config) -> Config:
     Raises:
         ConfigError: One stands for nothing.
     """
+    if _is_literal(config):  # as most are; OmegaConf takes ten milliseconds for one
+        return copy.deepcopy(config)
     try:
         resolved = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise ConfigError([f"{getattr(error, 'full_key', '')}: {str(error).splitlines()[0]}"]) from None
     assert isinstance(resolved, dict)
     return {str(key): value for key, value in resolved.items()}
+
+
+def _is_literal(value: Any) -> bool:
+    """Whether OmegaConf would change nothing in it."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str | int) and _is_literal(v) for key, v in value.items())
+    if isinstance(value, list):
+        return all(map(_is_literal, value))
+    if isinstance(value, str):
+        return "${" not in value and value != "???"
+    return value is None or isinstance(value, bool | int | float)
 
 
 def _parse(override: Override) -> tuple[list[str], Any]:

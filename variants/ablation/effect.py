@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from variants import config as configs
 from variants.ablation.build import Built
@@ -15,6 +16,8 @@ from variants.blocks.kernels.base import Kernel
 from variants.explain import idle as idle_options
 from variants.models import effects
 from variants.models.stack import Stack
+from variants.registry import Slot
+from variants.slots import initialisers
 
 _INTERNAL = {*vars(nn.Module())}
 
@@ -42,9 +45,17 @@ def signature(arm: Built) -> str:
 
 
 def _around(config: configs.Config) -> configs.Config:
-    """What a config says beside the model's parts."""
+    """What a run does beside the model's parts, defaults spelled out."""
     outside = {name: value for name, value in config.items() if name not in ("model", "tracker", "folder")}
-    return {**outside, "model": {"initialiser": config["model"]["initialiser"]}}
+    for group, slot in configs.GROUPS.items():
+        if slot is not None and outside[group] is not None:
+            outside[group] = _spelled_out(outside[group], slot)
+    return {**outside, "model": {"initialiser": _spelled_out(config["model"]["initialiser"], initialisers)}}
+
+
+def _spelled_out(node: dict[str, Any], slot: Slot[Any]) -> dict[str, Any]:
+    fields = slot[node["name"]].fields
+    return {**{name: field.default for name, field in fields.items() if not field.required}, **node}
 
 
 def facts(model: nn.Module) -> dict[str, tuple[str, ...]]:
@@ -86,9 +97,12 @@ def _plain(value: Any) -> str | None:
     """A setting as text; None: it is none."""
     if isinstance(value, functools.partial):
         return f"{_plain(value.func)} {value.args} {value.keywords}"
-    if callable(value) and not isinstance(value, nn.Module):
-        return getattr(value, "__qualname__", type(value).__qualname__)
-    return None if isinstance(value, Tensor | nn.Module | dict) else repr(value)
+    if inspect.isroutine(value):
+        return str(value.__qualname__)
+    if isinstance(value, list | tuple):
+        items = [_plain(item) for item in value]
+        return None if None in items else f"[{', '.join(map(str, items))}]"
+    return repr(value) if value is None or isinstance(value, bool | int | float | str) else None
 
 
 def _worded(name: str, old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> str | None:

@@ -225,6 +225,7 @@ class _Planner:
         self.baseline: Built | None = None
         self.configs: dict[str, str] = {}  # identities, and who had them first
         self.outcomes: dict[str, str] = {}
+        self.matched: dict[str, Matched] = {}  # models, and what was solved for them
 
     def arm(self, name: str, fields: tuple[tuple[str, Any], ...], factors: Mapping[str, str]) -> Arm:
         arm = Arm(name, fields, factors)
@@ -234,7 +235,7 @@ class _Planner:
             twin = self.configs.setdefault(configs.identity(config), name)
             if twin != name:
                 raise ConfigError([f"is the same config as {twin}"])
-            built, matched = self._matched(build(config), fields)
+            built, matched = self._matched(config, fields)
         except ConfigError as error:
             return replace(arm, problem="\n".join(error.problems))
         self.baseline = self.baseline or built
@@ -251,18 +252,21 @@ class _Planner:
             without_effect=tuple(idle),
         )
 
-    def _matched(self, built: Built, fields: tuple[tuple[str, Any], ...]) -> tuple[Built, Matched | None]:
+    def _matched(self, config: configs.Config, fields: tuple[tuple[str, Any], ...]) -> tuple[Built, Matched | None]:
         study = self.study
         if self.baseline is None or study.match == "none":
-            return built, None
+            return build(config), None
+        trainer = {name: config["trainer"][name] for name in ("accelerator", "gradient_checkpointing")}
+        key = repr((config["model"], config["data"], trainer))
+
+        def rebuilt(value: int) -> Built:
+            return build(self.compose([*fields, (study.match_by, value)]))
+
+        if known := self.matched.get(key):  # another arm with this model
+            return (build(config) if known.value is None else rebuilt(known.value)), known
         target = AMOUNTS[study.match](self.baseline)
-        return match(
-            built,
-            target,
-            study.match,
-            study.match_by,
-            lambda value: build(self.compose([*fields, (study.match_by, value)])),
-        )
+        built, self.matched[key] = match(build(config), target, study.match, study.match_by, rebuilt)
+        return built, self.matched[key]
 
     def tuning_problems(self, arm: Arm) -> list[str]:
         """Whether every value of the grid is one that a run could have."""

@@ -143,7 +143,7 @@ class _Reader:
             state, row["step"] = noted["state"], noted["step"]
             curve = _curve(read_metrics(folder.metrics), arm)
             row |= _last(curve) | {"diverged": _diverged(noted["state"], curve)}
-            row |= _effective(folder) | _evaluations(folder.path)
+            row |= {**_effective(folder), **_evaluations(folder.path)}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self.warnings.append(
                 f"{place}: is damaged ({type(error).__name__}: {str(error).splitlines()[0]}); left out"

@@ -28,7 +28,7 @@ nothing alone, such as a number, by its field as well (``n_layers=4``).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -216,7 +216,8 @@ def read(content: Mapping[str, Any], folder: Path) -> Study:
     if not axes and not arms:
         problems.append("axes: missing; name a field to vary, such as model.feedforward: [relu, swiglu]")
     baseline = values["baseline"]
-    origin = tried("baseline", levels.origin, None if baseline is EMPTY else baseline, axes, arms) or {}
+    named = None if baseline is EMPTY else baseline
+    origin = (tried("baseline", levels.origin, named, axes, arms) or {}) if axes or arms else {}
     exclude = [tried(f"exclude.{i}", levels.rule, rule, axes) for i, rule in enumerate(values["exclude"])]
     seeds, tune_seeds = (tried(name, _seeds, values[name]) or () for name in ("seeds", "tune_seeds"))
     tune = {field: tried(f"tune.{field}", _grid, field, grid) for field, grid in (values["tune"] or {}).items()}
@@ -247,7 +248,7 @@ def read(content: Mapping[str, Any], folder: Path) -> Study:
     return replace(study, baseline=study.name_of(origin)) if origin else study
 
 
-def _seeds(seeds: int | list[int]) -> tuple[int, ...]:
+def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     chosen = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
     if not chosen:
         raise ValueError(f"{seeds}: at least one seed is needed")
