@@ -31,7 +31,8 @@ def show(plan: Plan, todo: Sequence[Run], at_once: int, console: Console) -> Non
     study = plan.study
     table = Table(box=None)
     for column in ("arm", "parameters", "FLOPs/token", "matched", "effect"):
-        table.add_column(column, justify="right" if column in ("parameters", "FLOPs/token") else "left")
+        number = column in ("parameters", "FLOPs/token")
+        table.add_column(column, justify="right" if number else "left", no_wrap=column != "effect", overflow="fold")
     for arm in plan.arms:
         name = f"{arm.name} (baseline)" if arm.name == study.baseline else arm.name
         costs = [f"{arm.parameters.total:,}" if arm.parameters else "", f"{arm.flops_per_token or 0:,}"]
@@ -40,10 +41,10 @@ def show(plan: Plan, todo: Sequence[Run], at_once: int, console: Console) -> Non
     tune, main = len(plan.tune_runs()), len(plan.main_runs())
     tuning = f"{tune} runs tune ({len(plan.settings)} settings an arm), " if tune else ""
     console.print(f"{tuning}{main} runs are compared (seeds {', '.join(map(str, study.seeds))})")
-    console.print(f"{len(todo)} of {tune + main} are left to do")
+    console.print(f"{len(todo)} of {tune + main} are left to do", soft_wrap=True)
     if todo:
         seconds, basis = estimate(plan, todo)
-        console.print(f"about {_duration(seconds / at_once)} at {at_once} at a time, {basis}")
+        console.print(f"about {_duration(seconds / at_once)} at {at_once} at a time, {basis}", soft_wrap=True)
 
 
 def estimate(plan: Plan, todo: Sequence[Run]) -> tuple[float, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from variants.ablation.study import Study
 from variants.ablation.view import View
 from variants.registry import ConfigError
 from variants.training.folder import Folder
+from variants.training.metrics import read_metrics
 
 Notify = Callable[[str], None]
 Launch = Callable[[Sequence[Job], Callable[[], bool]], None]
@@ -58,6 +60,7 @@ class Sweep:
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
+        self._told: set[str] = set()  # what failed runs of this sweep said
 
     def carry_out(self, title: str, runs: Sequence[Run]) -> list[Run]:
         """Carry out the runs that are not done.
@@ -124,8 +127,9 @@ class Sweep:
         noted = job.noted()
         if noted["state"] == "failed":
             self.notify(f"failed: {job.name}: {noted['message']} ({job.log})")
-            for line in job.last_lines():
+            for line in job.last_lines() if noted["message"] not in self._told else ():
                 self.notify(f"    {line}")
+            self._told.add(noted["message"])
         elif job.log.is_file() and noted["state"] in DONE:  # but its evaluations are not there
             self.notify(f"not evaluated: {job.name} ({job.log})")
         elif job.log.is_file():
@@ -144,7 +148,7 @@ def is_done(run: Run, evaluations: Mapping[str, Any]) -> bool:
 
 
 def check_folders(runs: Sequence[Run]) -> None:
-    """Refuse to mix runs of another config with these.
+    """Refuse to mix runs of another config with these; one that failed before its first update is cleared away.
 
     Raises:
         ConfigError: A line for each folder that holds another run.
@@ -159,7 +163,11 @@ def check_folders(runs: Sequence[Run]) -> None:
         except ConfigError as error:
             problems += [f"{line}; move {run.folder} away" for line in error.problems]
             continue
-        if configs.identity(there) != run.identity:
+        if configs.identity(there) == run.identity:
+            continue
+        if folder.noted()["state"] == "failed" and not folder.last.exists() and not read_metrics(folder.metrics):
+            shutil.rmtree(run.folder)
+        else:
             changes = {n: c for n, c in configs.departures(run.config, there).items() if not n.startswith("tracker")}
             words = "; ".join(configs.changed((n, c) for n, c in changes.items() if n != "folder"))
             problems.append(f"{run.folder} holds a run of another config ({words}); move it away, or undo the change")

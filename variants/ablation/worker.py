@@ -52,14 +52,13 @@ def _run(folder: Path, order: dict[str, Any]) -> int:
 
     from variants.training.run import train
 
-    config = {**order["config"], "trainer": {**order["config"]["trainer"], "enable_progress_bar": True}}
     is_main = not _get_rank()
     there = (folder / "config.yaml").is_file()
     if is_main and there:
         _wait_for(folder)
     elif is_main:
         (folder / "status.json").unlink(missing_ok=True)  # of an attempt that failed before there was a run
-    result = train(config, resume=there)
+    result = train(order["config"], resume=there)
     if result.status == "stopped":
         return STOPPED
     if is_main and result.status == "finished" and order["evaluate"]:

@@ -55,13 +55,14 @@ class Local:
                 time.sleep(TICK)
                 for slot, (job, process) in list(running.items()):
                     if process.poll() is not None:
+                        _let_go(process)
                         job.close(_how(process.returncode))
                         del running[slot]
                         free.append(slot)
         finally:
             for job, process in running.values():
                 process.kill()
-                process.wait()
+                _let_go(process)
                 job.close("killed")
 
     def _start(self, job: Job, slot: int) -> subprocess.Popen[bytes]:
@@ -81,6 +82,13 @@ class Local:
                 env=environment,
                 start_new_session=True,
             )
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that ends, and close our end of its pipe."""
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _cpus() -> int:
