@@ -13,10 +13,11 @@ import copy
 import hashlib
 import inspect
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 from omegaconf import OmegaConf
@@ -24,7 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from variants import slots
 from variants.models import skeleton
-from variants.registry import ConfigError, Slot, check_fields, fields_of, merge, unknown
+from variants.registry import ConfigError, Slot, check_fields, convert, fields_of, merge, unknown
 
 Config = dict[str, Any]
 Override = str | tuple[str, Any]
@@ -280,14 +281,42 @@ def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Con
     return merged
 
 
+class _Yaml(yaml.SafeLoader):
+    """YAML whose numbers are what they look like: 1e-4 is one, and 010 and 1:30 (there 8 and 90) are none."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
+        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """A mapping, in which no key comes twice."""
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        for (key, _), value in zip(node.value, keys, strict=False):
+            if keys.count(value) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"{value!r} is there twice", key.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+for _tag, _pattern in (
+    ("int", r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)"),
+    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"),
+):
+    _Yaml.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"({_pattern})$"), list("-+.0123456789"))
+
+
 def read_yaml(text: str) -> Config:
-    """Read YAML as OmegaConf does (1e-4 is a number), for files and the command line alike."""
+    """Read YAML, for files and the command line alike."""
     try:
-        content = OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else {}
+        content = yaml.load(text, _Yaml) if text.strip() else {}
+    except RecursionError:
+        raise ConfigError(["nested too deeply, or in itself"]) from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         mark = getattr(error, "problem_mark", None)
         at = f"line {mark.line + 1}: " if mark else ""
         raise ConfigError([f"{at}{getattr(error, 'problem', None) or str(error).splitlines()[0]}"]) from None
+    if content is None:
+        return {}
     if not isinstance(content, dict):
         raise ConfigError([f"expected a mapping, got {content!r}"])
     return {key if isinstance(key, int) else str(key): value for key, value in content.items()}
@@ -311,9 +340,11 @@ def check(config: Config) -> Config:
         except ConfigError as error:
             problems.extend(f"{place}{'' if p.startswith(':') else '.'}{p}" for p in error.problems)
 
-    checked: Config = {"seed": config.get("seed", 0)}
-    if not isinstance(checked["seed"], int) or isinstance(checked["seed"], bool):
-        problems.append(f"seed: expected an integer, got {checked['seed']!r}")
+    checked: Config = {}
+    try:
+        checked["seed"] = convert(config.get("seed", 0), int)
+    except ValueError as error:
+        problems.append(f"seed: {error}")
     model = config["model"]
     if isinstance(model, Mapping):
         checked["model"] = part("model", lambda: skeleton.check(model))
