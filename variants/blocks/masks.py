@@ -29,7 +29,7 @@ class AttentionMask:
         window: A query sees keys at a distance below this, in both directions.
 
     Raises:
-        ValueError: A flag tensor is not boolean, or the window is below 1.
+        ValueError: A flag tensor is not boolean, documents are not integers, or the window is below 1.
     """
 
     keep: Bool[Tensor, "batch source"] | None = None
@@ -44,6 +44,10 @@ class AttentionMask:
             flags = getattr(self, name)
             if isinstance(flags, Tensor) and flags.dtype != torch.bool:
                 raise ValueError(f"{name} must be boolean (True: may attend), not {flags.dtype}")
+        for name in ("documents", "query_documents"):
+            numbers = getattr(self, name)
+            if isinstance(numbers, Tensor) and (numbers.is_floating_point() or numbers.dtype == torch.bool):
+                raise ValueError(f"{name} must be integers, not {numbers.dtype}")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window must be at least 1, not {self.window}")
 
@@ -52,6 +56,17 @@ class AttentionMask:
         if window is None:
             return self
         return replace(self, window=window if self.window is None else min(window, self.window))
+
+    def fits(self, n_key: int) -> None:
+        """Refuse a mask of another length, of which the last keys would be taken.
+
+        Raises:
+            ValueError: A tensor has more or fewer keys than there are.
+        """
+        for name in ("keep", "documents", "prefix"):
+            said = getattr(self, name)
+            if said is not None and (said.ndim != 2 or said.shape[1] != n_key):
+                raise ValueError(f"{name} has shape {tuple(said.shape)}, but there are {n_key} keys: (batch, {n_key})")
 
     def flag(self, n_query: int, n_key: int) -> Literal["all", "causal", "dense"]:
         """What a kernel must do: nothing, its causal flag (square, and nothing else is said), or the dense mask."""

@@ -115,9 +115,13 @@ class Stack(nn.Module):
             memory: The encoder's output, for stacks with a cross mixer.
             memory_mask: Over the memory.
             cache: This stack's memory of earlier chunks; used under ``torch.no_grad()``.
+
+        Raises:
+            ValueError: A mask is of another length than what it is for, or the cache is full.
         """
         mask, memory_mask = mask or AttentionMask(), memory_mask or AttentionMask()
         batch, time, _ = x.shape
+        mask.fits(time)
         if cache is not None:
             mask = cache.extend(mask, batch, time, x.device)
         key_positions = positions_of(mask, time if cache is None else cache.length, x.device)
@@ -127,6 +131,7 @@ class Stack(nn.Module):
             x = position.input(x, positions)
         x = mask.blank(self.dropout(x))
         if memory is not None:
+            memory_mask.fits(memory.shape[1])
             memory = memory_mask.blank(memory)
         if memory_mask.documents is not None and mask.documents is not None:
             memory_mask = replace(memory_mask, query_documents=mask.documents[:, -time:])
