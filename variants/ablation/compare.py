@@ -186,7 +186,7 @@ def _speed_ups(
     found = {}
     for arm in arms[1:]:
         both = [s for s in seeds if all((a, s) in of and (a, s) in fine for a in (arms[0], arm))]
-        ends = [(of[arm, s]["flops"].iloc[-1], of[arm, s][metric].iloc[-1]) for s in both]
+        ends = [(float(of[arm, s]["flops"].iloc[-1]), float(of[arm, s][metric].iloc[-1])) for s in both]
         made = speed_up([(of[arms[0], s]["flops"], of[arms[0], s][metric]) for s in both], ends, study.better)
         if made is not None:
             found[arm] = made

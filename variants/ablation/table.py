@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from variants.ablation.compare import Comparison
 from variants.ablation.factorial import Effect
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"better": "green", "worse": "red", "equivalent": "cyan", "diverged": "magenta"}
 DIFFERENCE = "difference (95% interval)"
+COSTS = ("parameters", "FLOPs/token", "speed-up", "kernel")
 NUMERIC = ("n", "mean", DIFFERENCE, "p", "detectable", "seeds needed", "parameters", "FLOPs/token", "speed-up")
 
 
@@ -40,8 +44,11 @@ def effects(comparison: Comparison) -> pd.DataFrame:
 def show(comparison: Comparison, console: Console | None = None) -> None:
     """Print a comparison to a terminal."""
     console = console or Console()
-    console.print(f"[bold]{comparison.study.question}[/]\nexpected: {comparison.study.prediction}", highlight=False)
-    console.print(_rich(title(comparison), verdicts(comparison)))
+    console.print(Text(comparison.study.question, "bold"), Text(f"expected: {comparison.study.prediction}"), sep="\n")
+    table = verdicts(comparison)
+    costs = [name for name in COSTS if name in table]
+    console.print(_rich(title(comparison), table.drop(columns=costs)))
+    console.print(_rich("cost", table[["arm", *costs]]))
     if comparison.effects:
         console.print(_rich("effects over all arms", effects(comparison)))
     for note in comparison.notes:
@@ -125,7 +132,7 @@ def _cost(comparison: Comparison, column: int) -> dict[str, str]:
     there = column_values[column_values == column_values]
     cost = comparison.costs.loc[arm]
     row = {"mean": _number(float(there.mean())) if len(there) else ""}
-    row |= {"parameters": _short(cost["parameters"]), "FLOPs/token": _short(cost["flops_per_token"])}
+    row |= {"parameters": _short(float(cost["parameters"])), "FLOPs/token": _short(float(cost["flops_per_token"]))}
     if comparison.speed_ups:
         row["speed-up"] = _speed_up(comparison.speed_ups.get(arm))
     return {**row, "kernel": cost["kernel"] if isinstance(cost["kernel"], str) else ""}
@@ -184,14 +191,13 @@ def _short(value: float) -> str:
 
 
 def _rich(heading: str, frame: pd.DataFrame) -> Table:
-    table = Table(title=heading, title_justify="left")
+    table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD)
     for column in frame.columns:
-        table.add_column(column, justify="right" if column in NUMERIC else "left")
+        table.add_column(column, justify="right" if column in NUMERIC else "left", no_wrap=column == DIFFERENCE)
     for row in frame.itertuples(index=False):
         cells = dict(zip(frame.columns, map(str, row), strict=True))
-        colour = COLOURS.get(cells["verdict"].split(";")[0].split(" ")[0])
-        cells["verdict"] = f"[{colour}]{cells['verdict']}[/]" if colour else cells["verdict"]
-        table.add_row(*cells.values())
+        colour = COLOURS.get(re.split("[; ]", cells.get("verdict", ""))[0], "")
+        table.add_row(*(Text(cell, colour if name == "verdict" else "") for name, cell in cells.items()))
     return table
 
 
