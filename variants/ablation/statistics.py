@@ -112,14 +112,13 @@ def compare_to_baseline(
     bad = np.isnan(table) if diverged is None else np.asarray(diverged, dtype=bool)
     table = np.where(bad, np.nan, table)
     arms = list(names) if names is not None else [str(i) for i in range(table.shape[1])]
-    table_left = table[~bad[:, 0]]
     dropped = int(bad[:, 0].sum())
     m = len(arms) - 1
     clean = [i for i in range(len(arms)) if not bad[:, i].any()] if variances == "equal" else []
-    pooled = _pooled(table_left[:, [0, *(i for i in clean if i)]]) if variances == "equal" else None
+    pooled = _pooled(table[:, [0, *(i for i in clean if i)]]) if variances == "equal" else None
     verdicts = []
     for column in range(1, len(arms)):
-        differences = table_left[:, column] - table_left[:, 0]
+        differences = table[:, column] - table[:, 0]
         differences = differences[~np.isnan(differences)]
         estimate = estimate_of(differences, m, pooled) if len(differences) else None
         seen = int((bad[:, column] | ~np.isnan(table[:, column])).sum())
