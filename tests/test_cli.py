@@ -53,6 +53,7 @@ def test_list_of_a_slot_shows_what_a_config_may_set(capsys):
         (["train", "--folder", "/proc/nothing"], "/proc/nothing"),
         (["generate", "nowhere"], "nowhere"),
         (["generate", "nowhere", "--top-k", "3", "--temperature", "0"], "0 is greedy"),
+        (["export", "nowhere", "out"], "nowhere"),
         (["check", "norm.nothing"], "no norm 'nothing'"),
         (["check", "nothing"], "no choice 'nothing'"),
         (["explain", "--config-dir", "nowhere"], "--config-dir: nowhere is not a folder"),

@@ -89,6 +89,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("target", help="slot.choice, a choice's name, or a module or .py file that registers some")
     command.set_defaults(run=_check)
 
+    command = commands.add_parser("export", parents=[common], help="a decoder-only run as a transformers checkpoint")
+    command.add_argument("folder", help="a run's folder")
+    command.add_argument("out", help="a new folder; needs the extra variants[interop]")
+    command.set_defaults(run=_export)
+
     ablation.add(commands, common)
     return parser
 
@@ -176,6 +181,13 @@ def _generate(options: argparse.Namespace) -> int:
     )
     for text in texts:
         print(text)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> int:
+    from variants.interop.export import export_run
+
+    export_run(Path(options.folder), Path(options.out))
     return 0
 
 
