@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -230,7 +231,7 @@ def _is_literal(value: Any) -> bool:
 
 def _parse(override: Override) -> tuple[list[str], Any]:
     if not isinstance(override, str):
-        return override[0].split("."), override[1]
+        return override[0].split("."), _plain(override[1])
     name, equals, text = override.partition("=")
     if not equals or not all(name.split(".")):
         raise ConfigError([f"{override!r}: an override is written name=value, such as model.norm=layernorm"])
@@ -238,6 +239,15 @@ def _parse(override: Override) -> tuple[list[str], Any]:
         return name.split("."), read_yaml(f"value: {text}")["value"]
     except ConfigError as error:
         raise ConfigError([f"{name}: {text!r} is no YAML value ({error.problems[0]})"]) from None
+
+
+def _plain(value: Any) -> Any:
+    """A value of Python's as a file would have it: paths and NumPy's numbers would not load safely."""
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, Path) else value.item() if isinstance(value, np.generic) else value
 
 
 def _lay(config: Config, path: list[str], value: Any) -> Config:
