@@ -158,18 +158,20 @@ class Task(LightningModule):
     def on_validation_epoch_start(self) -> None:
         """Start from no sums."""
         self._began = time.perf_counter()
-        self._validated = self._zeros(2)
+        self._validated = self._zeros(3)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Add a batch to the sums."""
         loss = self.objective(self.model, batch)
-        self._validated += self._pair(loss.nll, loss.count)
+        assert loss.correct is not None, "gradients are off in validation"
+        self._validated += torch.cat([self._pair(loss.nll, loss.count), loss.correct.to(self._validated).view(1)])
 
     def on_validation_epoch_end(self) -> None:
         """Log the loss of a target, over all batches and ranks, and what follows from it."""
-        nll, count = self._total(self._validated)
+        nll, count, correct = self._total(self._validated)
         loss = nll / count if count else math.nan
         row = {"val/loss": loss, "val/perplexity": torch.tensor(loss, dtype=torch.float64).exp().item()}
+        row["val/accuracy"] = correct / count if count else math.nan
         if self.bytes_per_target:
             row["val/bits_per_byte"] = loss / math.log(2) / self.bytes_per_target
         self.log("val/loss", loss, logger=False)  # for early stopping

@@ -24,11 +24,13 @@ class Loss(NamedTuple):
         loss: What training minimises, in nats, in float32 at least.
         nll: The negative log-likelihood, unsmoothed, without gradients.
         count: The number of targets.
+        correct: Of which the likeliest token was right; counted where gradients are off.
     """
 
     loss: Float[Tensor, ""]
     nll: Float[Tensor, ""]
     count: Int[Tensor, ""]  # type: ignore[assignment]  # over the tuple's own method
+    correct: Int[Tensor, ""] | None = None
 
 
 def cross_entropy(
@@ -146,7 +148,11 @@ class Head(nn.Module):
             loss, nll = _Chunked.apply(  # type: ignore[no-untyped-call]
                 piece, self.chunk, wanted, states, *used
             )
-        else:
-            sums = [piece(*both) for both in _chunks(self.chunk, states, wanted)]
-            loss, nll = (torch.stack(s).sum() for s in zip(*sums, strict=True))
-        return Loss(loss, nll, kept.sum())
+            return Loss(loss, nll, kept.sum())
+        sums = []
+        for part, ids in _chunks(self.chunk, states, wanted):
+            logits = self(part, embedding)
+            right = (logits.argmax(-1) == ids).sum()
+            sums.append((*cross_entropy(logits, ids, label_smoothing), right))
+        loss, nll, correct = (torch.stack(s).sum() for s in zip(*sums, strict=True))
+        return Loss(loss, nll, kept.sum(), correct)

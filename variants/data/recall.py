@@ -1,0 +1,121 @@
+"""Synthetic recall in context: what a model must look up in what it has just read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from variants.data.base import IGNORED, N_SPECIALS, PAD, Batch, Data, Notify, Split, check_positive, silent
+from variants.data.order import address
+from variants.data.sequences import Symbols, draws
+from variants.slots import data
+
+Ids = NDArray[np.int64]
+
+
+class RecallSplit(Split):
+    """One split of `Recall`."""
+
+    def __init__(self, key: int, n_examples: int, pairs: int, keys: int, values: int, gaps: tuple[int, int]) -> None:
+        self.key, self.n_examples, self.pairs, self.keys, self.values, self.gaps = (
+            key,
+            n_examples,
+            pairs,
+            keys,
+            values,
+            gaps,
+        )
+
+    def __len__(self) -> int:
+        return self.n_examples
+
+    def batch(self, indices: Sequence[int]) -> Batch:
+        """Pairs of a key and a value, a gap of fillers, then the keys again, each followed by its value."""
+        pairs, (least, most) = self.pairs, self.gaps
+        words = draws(self.key, indices, self.keys + 2 * pairs + 1)
+        keys = words[:, : self.keys].argsort(1)[:, :pairs] + N_SPECIALS  # distinct in a row
+        values = (words[:, self.keys : self.keys + pairs] % np.uint64(self.values)).astype(np.int64)
+        values += N_SPECIALS + self.keys
+        asked = words[:, self.keys + pairs : -1].argsort(1)
+        gap = least + (words[:, -1:] % np.uint64(most - least + 1)).astype(np.int64)
+
+        shown = interleaved(keys, values)
+        queries = interleaved(np.take_along_axis(keys, asked, 1), np.take_along_axis(values, asked, 1))
+        ids = np.full((len(keys), 4 * pairs + most), PAD, np.int64)
+        ids[:, : 2 * pairs] = shown
+        place = np.arange(ids.shape[1])
+        filler = (place >= 2 * pairs) & (place < 2 * pairs + gap)
+        ids[filler] = N_SPECIALS + self.keys + self.values
+        np.put_along_axis(ids, 2 * pairs + gap + np.arange(2 * pairs), queries, 1)
+        targets = np.full_like(ids, IGNORED)
+        np.put_along_axis(targets, 2 * pairs + gap + 2 * np.arange(pairs), queries[:, 1::2], 1)
+        return {"ids": torch.from_numpy(ids), "targets": torch.from_numpy(targets)}
+
+
+def interleaved(keys: Ids, values: Ids) -> Ids:
+    """Lay each key before its value."""
+    return np.stack((keys, values), 2).reshape(len(keys), -1)
+
+
+@data.register("recall")
+class Recall(Data):
+    """Key-value pairs, a gap, and every key again: the model must recall the values.
+
+    Only the value behind a repeated key is a target; a guess is right once in ``values``. The gap is uniform between
+    its bounds, so recall can be trained over mixed distances and read at one.
+
+    Source: Arora et al. 2023, "Zoology: Measuring and Improving Recall in Efficient Language Models", arXiv:2312.04927,
+    section 3, multi-query associative recall.
+    Departs from it: queries stand together behind one gap, instead of at places drawn from a power law.
+
+    Args:
+        pairs: Pairs of a key and a value in a sequence.
+        keys: Distinct keys, of which a sequence has ``pairs``.
+        values: Distinct values.
+        min_gap: Fillers between the last pair and the first query, at least.
+        max_gap: The same, at most.
+        n_train: Training examples of an epoch.
+        n_validation: Validation examples.
+        batch_size: Sequences of one micro-batch, over all ranks.
+        seed: Of the examples, whatever the seed of a run.
+
+    Raises:
+        ValueError: A count is below 1, ``pairs`` exceeds ``keys``, or ``min_gap`` exceeds ``max_gap``.
+    """
+
+    kind: ClassVar[Literal["language", "pairs"]] = "language"
+
+    def __init__(
+        self,
+        *,
+        pairs: int = 8,
+        keys: int = 32,
+        values: int = 32,
+        min_gap: int = 0,
+        max_gap: int = 32,
+        n_train: int = 1_000_000,
+        n_validation: int = 512,
+        batch_size: int = 64,
+        seed: int = 0,
+    ) -> None:
+        check_positive(
+            pairs=pairs, keys=keys, values=values, n_train=n_train, n_validation=n_validation, batch_size=batch_size
+        )
+        if pairs > keys:
+            raise ValueError(f"pairs={pairs}: must not exceed keys={keys}, which are distinct in a sequence")
+        if not 0 <= min_gap <= max_gap:
+            raise ValueError(f"min_gap={min_gap}: must be between 0 and max_gap={max_gap}")
+        self.batch_size = batch_size
+        self.vocab = N_SPECIALS + keys + values + 1
+        self.length = 4 * pairs + max_gap
+        self.tokenizer = Symbols(keys + values + 1)
+        sizes, gaps = (pairs, keys, values), (min_gap, max_gap)
+        self.train = RecallSplit(address(seed, "train"), n_train, *sizes, gaps)
+        self.validation = RecallSplit(address(seed, "validation"), n_validation, *sizes, gaps)
+
+    def prepare(self, notify: Notify = silent) -> None:
+        """Do nothing: examples are made when they are asked for."""
