@@ -19,7 +19,7 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 CredType=cred/munge
-AuthInfo=socket={folder}/munge.socket,cred_expire=3
+AuthInfo=socket={folder}/munge.socket,cred_expire=6
 SlurmctldPort={ports[0]}
 SlurmdPort={ports[1]}
 StateSaveLocation={folder}/state

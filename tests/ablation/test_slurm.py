@@ -51,12 +51,13 @@ def test_a_study_of_four_runs_ends_though_one_is_preempted_and_requeued(tmp_path
     preemption.start()
     undone, said = swept(folder, Slurm(slots=2, minutes=5), imports=OWN)
     preemption.join()
-    logs = "".join(path.read_text()[-2000:] for path in folder.glob("runs/.slurm/*"))
+    logs = "".join(path.read_text()[-2000:] for path in folder.glob("runs/.slurm/*.err"))
     assert undone == 0, said + logs
     assert len(runs(folder)) == 4
     for run in runs(folder):
         assert [row["step"] for row in read_metrics(run / "metrics.csv")] == list(range(1, 11))
-        assert run.with_name(f"{run.name}.log").read_text().count("---") == (2 if run == victim else 1)
+        attempts = run.with_name(f"{run.name}.log").read_text().count("---")
+        assert (attempts > 1) == (run == victim)  # scancel may signal the second attempt as well
     numbers = {run.with_name(f"{run.name}.slurm").read_text().strip() for run in runs(folder)}
     assert len({number.partition("_")[0] for number in numbers}) == 1  # one array
     assert len(numbers) == 4

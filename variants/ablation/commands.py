@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from variants.registry import ConfigError
+
 if TYPE_CHECKING:
     from variants.ablation.plan import Plan
     from variants.ablation.study import Study
@@ -75,7 +77,7 @@ def _sweep(options: argparse.Namespace) -> int:
         after=lambda: _write_results(planned),
     )
     undone = sweep(planned, stages)
-    _show_verdict(study)
+    _show_verdict(planned)
     if undone:
         why = f"stopped, since {stages.stopped}: " if stages.stopped else ""
         print(f"{why}{undone} runs are not done; `variants sweep {options.study}` goes on")
@@ -102,7 +104,15 @@ def _write_results(planned: Plan) -> None:
     results.save(results.load(planned.study, planned))
 
 
-def _show_verdict(study: Study) -> None: ...
+def _show_verdict(planned: Plan) -> None:
+    """Show what the runs that are there come to, where there are enough of them."""
+    from variants.ablation import compare, results, table
+
+    try:
+        table.show(compare.compare(planned.study, results=results.load(planned.study, planned)))
+    except ConfigError as error:
+        for problem in error.problems:
+            print(problem)
 
 
 def _new(options: argparse.Namespace) -> int:
