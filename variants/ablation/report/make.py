@@ -1,0 +1,60 @@
+"""Make a study's page and figures from what there is of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from variants.ablation import bench, compare, results
+from variants.ablation import study as studies
+from variants.ablation.plan import plan
+from variants.ablation.report import page, readme
+from variants.ablation.report.figures import figures
+from variants.ablation.report.style import render
+from variants.registry import ConfigError
+from variants.training.files import replacing, write
+
+MAIN = "figure.svg"
+
+
+def report(study_folder: str | Path, out: str | Path | None = None, *, config_dir: str | Path | None = None) -> Path:
+    """Write a study's report: a page that needs nothing else, its figures as SVG and PDF beside it.
+
+    ``figure.svg`` in the study's folder is its main figure; where the curves are gone an older one stays. The README's
+    marked block gets the verdicts.
+
+    Args:
+        study_folder: With a ``study.yaml``, and runs or a ``results.csv``.
+        out: Where to; None: ``report/`` in it.
+        config_dir: The user's folder of config files.
+
+    Returns:
+        The page.
+
+    Raises:
+        ConfigError: The study is wrong, no run has ended, or the folder cannot be written.
+    """
+    study = studies.load(study_folder)
+    planned = plan(study, config_dir=config_dir)
+    found = results.load(study, planned)
+    comparison = compare.compare(study, results=found)
+    benchmark = bench.read(study.folder)
+    folder = Path(out) if out is not None else study.folder / "report"
+    drawn = figures(comparison, found, benchmark)
+    pictures = {name: render(figure, "svg") for name, figure in drawn.items()}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in drawn.items():
+            _write(folder / f"{name}.svg", pictures[name])
+            _write(folder / f"{name}.pdf", render(figure, "pdf"))
+        if not (found.curves.empty and (study.folder / MAIN).is_file()):
+            _write(study.folder / MAIN, pictures["main"])
+        write(folder / "index.html", page.page(comparison, found, planned, benchmark, pictures))
+        readme.update(study.folder / "README.md", comparison, MAIN)
+    except OSError as error:
+        raise ConfigError([f"{folder} cannot be written: {error.strerror}"]) from None
+    return folder / "index.html"
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
