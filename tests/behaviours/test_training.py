@@ -156,11 +156,13 @@ def test_a_batch_with_an_empty_text_trains_and_scores(name):
         source = torch.tensor([[0, 0, 0], [5, 6, 3]])
         batch = {"source": source, "source_keep": source > 0, "target": begun, "target_keep": keep, "targets": targets}
     model = small("decoder_only" if name == "causal_lm" else "encoder_decoder")
-    loss = objectives.build(name)(model, batch)
+    objective = objectives.build(name)
+    loss = objective(model, batch)
     loss.loss.backward()
     assert loss.count == 4
-    assert loss.loss.isfinite()
     assert all(p.grad.isfinite().all() for p in model.parameters())
+    alone = [objective(model, {field: value[row : row + 1] for field, value in batch.items()}) for row in (0, 1)]
+    assert loss.loss.item() == pytest.approx(sum(one.loss.item() for one in alone), rel=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -189,6 +191,9 @@ def test_sampling_while_a_run_validates_leaves_the_training_as_it_is(tmp_path):
     class Samples(Callback):
         def on_validation_end(self, trainer, pl_module):
             assert decode(pl_module.model, [[5, 6]], max_new=4, sampling=Sampling())
+
+        def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+            self.on_validation_end(trainer, pl_module)  # where nobody would set the mode right again
 
     callbacks.register("samples")(Samples)
     often = ("model.dropout=0.5", "trainer.max_steps=3", "trainer.val_check_interval=1")

@@ -1,0 +1,40 @@
+"""Every behaviour is mapped to tests that exist, or to the feature that it waits for."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from behaviours.covered import COVERED
+
+from variants import slots
+
+TESTS = Path(__file__).parents[1]
+# What each behaviour without a test waits for, as it will be registered.
+WAITING = {"POS-03": (slots.positions, "alibi"), "MLM-01": (slots.objectives, "masked_lm")}
+
+
+def test_all_46_are_mapped():
+    assert len(COVERED) == 46
+    assert all(COVERED.values())
+    assert list(COVERED) == sorted(COVERED)
+
+
+@pytest.mark.parametrize("identity", [i for i, tests in COVERED.items() if isinstance(tests, list)])
+def test_what_is_mapped_exists(identity):
+    for test in COVERED[identity]:
+        file, _, function = test.partition("::")
+        names = [n.name for n in ast.parse((TESTS / file).read_text()).body if isinstance(n, ast.FunctionDef)]
+        assert function in names, test
+
+
+def test_every_test_here_is_mapped_to_the_behaviours_that_it_names():
+    for file in Path(__file__).parent.glob("test_*.py"):
+        for node in ast.parse(file.read_text()).body:
+            if getattr(node, "name", "").startswith("test_") and file != Path(__file__):
+                identity = (ast.get_docstring(node) or "").split(".")[0].split(":")[0]
+                assert f"behaviours/{file.name}::{node.name}" in COVERED[identity], (node.name, identity)
+
+
+@pytest.mark.parametrize(("identity", "slot", "choice"), [(i, *where) for i, where in WAITING.items()], ids=str)
+def test_a_behaviour_waits_only_while_its_feature_is_not_there(identity, slot, choice):
+    assert isinstance(COVERED[identity], list) or choice not in slot.choices
