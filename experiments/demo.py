@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,11 @@ PROMPT = "And it came to pass"
 def main() -> None:
     """Train both, then show them beside each other."""
     console = Console()
-    results = {label: run(model, console) for label, model in ARMS.items()}
+    results = {}
+    for label, model in ARMS.items():
+        results[label] = run(model, console)
+        if results[label].status != "finished":
+            sys.exit("the demonstration is not done; `make demo` goes on where it is")
     data: Any = slots.data.build(configs.compose(COMMON)["data"])
     data.prepare()
     show_table(results, data, console)
@@ -51,7 +56,9 @@ def main() -> None:
     console.print(f"\ncurves: {OUT / 'curves.png'}; metrics: {OUT}/*/metrics.csv; wandb: {OUT}/*/wandb")
     best = min(results.values(), key=lambda result: result.metrics["val/loss"])
     sample = next(generate_text(best.folder, [PROMPT], max_new=80, temperature=0.8, top_p=0.95, seed=1))
-    console.print(f"\nthe better one goes on, sampled: [bold]{PROMPT}[/]{sample}", highlight=False)
+    console.print(
+        f"\na sample of the better one, which was given {PROMPT!r}:\n\n{sample}", highlight=False, markup=False
+    )
 
 
 def run(model: str, console: Console) -> Result:
