@@ -4,7 +4,7 @@ BIN := .venv/bin
 # The suite runs on two workers, each with one thread.
 WORKERS ?= 2
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint bench clean
 
 demo: .venv/run
 	$(BIN)/python -m experiments.demo
@@ -17,6 +17,9 @@ lint: .venv/dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: .venv/run
+	$(BIN)/python -m experiments.bench
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -78,6 +78,23 @@ def bench(plan: Plan, rounds: int = 20, notify: Callable[[str], None] = print) -
     return table
 
 
+def shown(benchmark: pd.DataFrame) -> pd.DataFrame:
+    """A benchmark, by arm, as text."""
+    return pd.DataFrame(
+        {
+            "arm": benchmark.index,
+            "step time": [f"{v * 1000:.3g} ms" for v in benchmark["step_seconds"]],
+            "over the baseline's (quartiles)": [
+                f"x{row.step_ratio:.2f} ({row.step_ratio_low:.2f} to {row.step_ratio_high:.2f})"
+                for row in benchmark.itertuples()
+            ],
+            "tokens/s": [f"{v:,.0f}" for v in benchmark["tokens_per_second"]],
+            "peak memory": ["" if pd.isna(v) else f"{v / 2**20:.3g} MiB" for v in benchmark["peak_bytes"]],
+            "device": [f"{row.device}, {row.threads} threads" for row in benchmark.itertuples()],
+        }
+    )
+
+
 def _table(plan: Plan, steps: list[_Step], times: Any, peaks: Any) -> pd.DataFrame:
     import torch
 

@@ -1,4 +1,4 @@
-"""The commands of studies: ``variants sweep`` and ``variants new``."""
+"""The commands of studies: ``variants sweep``, ``compare``, ``report``, ``bench`` and ``new``."""
 
 from __future__ import annotations
 
@@ -33,6 +33,28 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
     command.set_defaults(run=_sweep)
 
+    command = commands.add_parser("compare", parents=[common], help="a study's verdicts, from its folder alone")
+    command.add_argument("study", help="a folder with a study.yaml")
+    command.add_argument("--metric", metavar="NAME", help="what to compare (the study's)")
+    command.add_argument("--baseline", metavar="ARM", help="with which arm (the study's)")
+    command.add_argument("--by", choices=("tokens", "flops", "seconds"), help="at as much of this as all runs had")
+    command.add_argument("--format", choices=("markdown", "latex", "csv"), help="for a document (a table here)")
+    command.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
+    command.set_defaults(run=_compare)
+
+    command = commands.add_parser("report", parents=[common], help="a study as one page, and its figures")
+    command.add_argument("study", help="a folder with a study.yaml")
+    command.add_argument("--out", metavar="FOLDER", help="where to (report/ in the study's folder)")
+    command.add_argument("--track", action="store_true", help="log verdicts and figures to wandb as well")
+    command.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
+    command.set_defaults(run=_report)
+
+    command = commands.add_parser("bench", parents=[common], help="time and memory of each arm's training step")
+    command.add_argument("study", help="a folder with a study.yaml")
+    command.add_argument("--rounds", type=int, default=20, metavar="N", help="steps of each arm that count (20)")
+    command.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
+    command.set_defaults(run=_bench)
+
     command = commands.add_parser("new", parents=[common], help="begin a study")
     kinds = command.add_subparsers(required=True, metavar="kind")
     command = kinds.add_parser("study", parents=[common], help="a folder with a study that runs as it is")
@@ -49,14 +71,12 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
 def _sweep(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from variants import slots
     from variants.ablation import study as studies
     from variants.ablation.plan import plan
     from variants.ablation.sweep import Sweep, is_done, sweep
 
     study = studies.load(options.study)
-    node = _launcher(study, options.launcher, options.slots)
-    launch: Any = slots.launchers.build(node)
+    node, launch = _launcher(study, options.launcher, options.slots)
     planned = plan(study, only=options.only, config_dir=options.config_dir)
     if options.dry_run:
         from variants.ablation import forecast
@@ -76,16 +96,19 @@ def _sweep(options: argparse.Namespace) -> int:
         console=Console(),
         after=lambda: _write_results(planned),
     )
+    before = _stored(study)
     undone = sweep(planned, stages)
     _show_verdict(planned)
+    if not undone and _stored(study) != before:
+        _conclude(planned)
     if undone:
         why = f"stopped, since {stages.stopped}: " if stages.stopped else ""
         print(f"{why}{undone} runs are not done; `variants sweep {options.study}` goes on")
     return int(undone > 0)
 
 
-def _launcher(study: Study, given: str | None, at_once: int | None) -> dict[str, Any]:
-    """The launcher's node: the study's, what the command line names over it."""
+def _launcher(study: Study, given: str | None, at_once: int | None) -> tuple[dict[str, Any], Any]:
+    """The launcher, and its node: the study's, with what the command line names over it."""
     from variants import config as configs
     from variants import slots
     from variants.registry import merge
@@ -95,13 +118,33 @@ def _launcher(study: Study, given: str | None, at_once: int | None) -> dict[str,
         node = merge(node, configs.read_yaml(f"value: {given}")["value"])
     if at_once is not None:
         node = merge(node, {"slots": at_once})
-    return slots.launchers.check(node)
+    try:
+        node = slots.launchers.check(node)
+        return node, slots.launchers.build(node)
+    except ConfigError as error:
+        raise ConfigError([f"launcher{'' if p.startswith(':') else '.'}{p}" for p in error.problems]) from None
+    except ValueError as error:
+        raise ConfigError([f"launcher {node['name']}: {error}"]) from None
 
 
 def _write_results(planned: Plan) -> None:
     from variants.ablation import results
 
     results.save(results.load(planned.study, planned))
+
+
+def _stored(study: Study) -> str | None:
+    from variants.ablation.results import FILE
+
+    file = study.folder / FILE
+    return file.read_text("utf-8") if file.is_file() else None
+
+
+def _conclude(planned: Plan) -> None:
+    """Write the report of a study whose runs are all done, and log it beside them."""
+    from variants.ablation.report import report
+
+    print(f"report: {report(planned.study.folder, planned=planned, track=True)}")
 
 
 def _show_verdict(planned: Plan) -> None:
@@ -113,6 +156,36 @@ def _show_verdict(planned: Plan) -> None:
     except ConfigError as error:
         for problem in error.problems:
             print(problem)
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from variants.ablation import compare, results, table
+
+    found = results.load(options.study, config_dir=options.config_dir)
+    made = compare.compare(found.study, options.metric, options.baseline, options.by, results=found)
+    if options.format:
+        print(table.text(made, options.format), end="")
+    else:
+        table.show(made)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from variants.ablation.report import report
+
+    print(report(options.study, options.out, config_dir=options.config_dir, track=options.track))
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from variants.ablation import bench
+    from variants.ablation import study as studies
+    from variants.ablation.plan import plan
+
+    planned = plan(studies.load(options.study), config_dir=options.config_dir)
+    made = bench.bench(planned, options.rounds).set_index("arm")
+    print(bench.shown(made).to_string(index=False))
+    return 0
 
 
 def _new(options: argparse.Namespace) -> int:

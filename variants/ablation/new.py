@@ -34,7 +34,9 @@ README = """\
 
 ## Verdict
 
+<!-- verdict -->
 The study has not run yet.
+<!-- end of verdict -->
 """
 
 

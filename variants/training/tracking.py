@@ -6,12 +6,14 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from io import BytesIO
 from typing import Any
 
 from variants.training.files import write
 from variants.training.folder import Folder
 
 MODES = ("online", "offline", "disabled")
+Table = tuple[list[str], list[list[Any]]]
 PASSED_ON = ("project", "entity", "job_type", "tags", "notes")
 
 
@@ -115,6 +117,25 @@ class Tracking:
         except Exception as error:
             self.notify(f"wandb fails, metrics go to {self.folder.metrics} alone: {_line(error)}")
             self._run = None
+
+    def show(self, tables: Mapping[str, Table], pictures: Mapping[str, bytes]) -> None:
+        """Add tables and pictures.
+
+        Args:
+            tables: By name: the columns' names, and the rows.
+            pictures: By name: PNG files.
+        """
+        if self._run is None:
+            return
+        try:
+            import wandb
+            from PIL import Image
+
+            shown = {name: wandb.Table(columns=[*columns], data=rows) for name, (columns, rows) in tables.items()}
+            images = {name: wandb.Image(Image.open(BytesIO(picture))) for name, picture in pictures.items()}
+            self._run.log({**shown, **images})
+        except Exception as error:
+            self.notify(f"wandb does not take tables and pictures: {_line(error)}")
 
     def finish(self, exit_code: int) -> None:
         """End the run in wandb.

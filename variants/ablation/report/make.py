@@ -6,8 +6,8 @@ from pathlib import Path
 
 from variants.ablation import bench, compare, results
 from variants.ablation import study as studies
-from variants.ablation.plan import plan
-from variants.ablation.report import page, readme
+from variants.ablation.plan import Plan, plan
+from variants.ablation.report import page, readme, tracked
 from variants.ablation.report.figures import figures
 from variants.ablation.report.style import render
 from variants.registry import ConfigError
@@ -16,7 +16,14 @@ from variants.training.files import replacing, write
 MAIN = "figure.svg"
 
 
-def report(study_folder: str | Path, out: str | Path | None = None, *, config_dir: str | Path | None = None) -> Path:
+def report(
+    study_folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    planned: Plan | None = None,
+    config_dir: str | Path | None = None,
+    track: bool = False,
+) -> Path:
     """Write a study's report: a page that needs nothing else, its figures as SVG and PDF beside it.
 
     ``figure.svg`` in the study's folder is its main figure; where the curves are gone an older one stays. The README's
@@ -25,7 +32,9 @@ def report(study_folder: str | Path, out: str | Path | None = None, *, config_di
     Args:
         study_folder: With a ``study.yaml``, and runs or a ``results.csv``.
         out: Where to; None: ``report/`` in it.
+        planned: The study's plan, if it is made already.
         config_dir: The user's folder of config files.
+        track: Whether verdicts and figures go to wandb as well, as the study's runs do.
 
     Returns:
         The page.
@@ -34,7 +43,7 @@ def report(study_folder: str | Path, out: str | Path | None = None, *, config_di
         ConfigError: The study is wrong, no run has ended, or the folder cannot be written.
     """
     study = studies.load(study_folder)
-    planned = plan(study, config_dir=config_dir)
+    planned = planned or plan(study, config_dir=config_dir)
     found = results.load(study, planned)
     comparison = compare.compare(study, results=found)
     benchmark = bench.read(study.folder)
@@ -52,6 +61,8 @@ def report(study_folder: str | Path, out: str | Path | None = None, *, config_di
         readme.update(study.folder / "README.md", comparison, MAIN)
     except OSError as error:
         raise ConfigError([f"{folder} cannot be written: {error.strerror}"]) from None
+    if track:
+        tracked.track(planned, comparison, folder, {name: render(figure, "png") for name, figure in drawn.items()})
     return folder / "index.html"
 
 

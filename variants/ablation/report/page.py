@@ -10,7 +10,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from variants.ablation import table, tuning
+from variants.ablation import bench, table, tuning
 from variants.ablation.compare import Comparison
 from variants.ablation.plan import Plan
 from variants.ablation.report import evaluations, facts, grid
@@ -74,7 +74,7 @@ def page(
         runs=facts.runs(results),
         diverged=facts.diverged(results),
         configs=list(facts.run_configs(results, plan)),
-        benchmark=None if benchmark is None else measured(benchmark),
+        benchmark=None if benchmark is None else bench.shown(benchmark),
         has_runs=not results.curves.empty,
         versions=facts.versions(),
     )
@@ -88,23 +88,6 @@ def beside_cost(verdicts: pd.DataFrame, benchmark: pd.DataFrame | None) -> pd.Da
     of = benchmark.reindex(verdicts["arm"])
     ratios = {"step time": of["step_ratio"], "memory": of["memory_ratio"]}
     return shown.assign(**{n: ["" if pd.isna(v) else f"x{v:.2f}" for v in values] for n, values in ratios.items()})
-
-
-def measured(benchmark: pd.DataFrame) -> pd.DataFrame:
-    """The benchmark as text."""
-    return pd.DataFrame(
-        {
-            "arm": benchmark.index,
-            "step time": [f"{v * 1000:.3g} ms" for v in benchmark["step_seconds"]],
-            "over the baseline's (quartiles)": [
-                f"x{row.step_ratio:.2f} ({row.step_ratio_low:.2f} to {row.step_ratio_high:.2f})"
-                for row in benchmark.itertuples()
-            ],
-            "tokens/s": [f"{v:,.0f}" for v in benchmark["tokens_per_second"]],
-            "peak memory": ["" if pd.isna(v) else f"{v / 2**20:.3g} MiB" for v in benchmark["peak_bytes"]],
-            "device": [f"{row.device}, {row.threads} threads" for row in benchmark.itertuples()],
-        }
-    )
 
 
 def inline(name: str, picture: bytes) -> str:

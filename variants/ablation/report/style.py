@@ -98,9 +98,9 @@ def legend(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
 
 
 def render(figure: Figure, form: str) -> bytes:
-    """A figure as ``svg`` or ``pdf``, without the time at which it was made."""
+    """A figure as ``svg``, ``pdf`` or ``png``, without the time at which it was made."""
     buffer = BytesIO()
     undated = {"svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}, "png": {}}
     with styled():
-        figure.savefig(buffer, format=form, metadata=undated[form])
+        figure.savefig(buffer, format=form, metadata=undated[form], dpi=150)
     return buffer.getvalue()
