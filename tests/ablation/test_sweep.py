@@ -178,6 +178,23 @@ def test_time_that_is_over_starts_no_more_runs(tmp_path):
     assert runs(folder) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--slots", "0"], "launcher local: slots=0: must be at least 1"),
+        (["--launcher", "slrm"], "launcher: no launcher 'slrm' (did you mean 'slurm'?)"),
+        (["--launcher", "{name: slurm, minuts: 5}"], "launcher.minuts: no field of launcher slurm 'minuts'"),
+        (["--launcher", "{name: slurm, minutes: 2}"], "launcher slurm: minutes=2: must be at least 3"),
+        (["--only", "rmsnrom"], "only: no arm 'rmsnrom' (did you mean 'rmsnorm'?)"),
+    ],
+)
+def test_a_wrong_request_gets_a_line_and_starts_nothing(tmp_path, capsys, arguments, line):
+    folder = write_study(tmp_path / "s")
+    assert main(["sweep", str(folder), *arguments]) == 2
+    assert line in capsys.readouterr().err
+    assert runs(folder) == []
+
+
 def test_a_dry_run_shows_arms_costs_and_time_and_trains_nothing(tmp_path, capsys):
     folder = write_study(tmp_path / "s", match="parameters")
     assert main(["sweep", str(folder), "--dry-run"]) == 0

@@ -127,7 +127,7 @@ class View:
             )
         if len(jobs) > room:
             table.add_row(f"and {len(jobs) - room} more")
-        return Group(table, self._summary())
+        return Group(table, Text(self._summary()))
 
     def _summary(self) -> str:
         counts = Counter(seen.state for seen in self.seen.values())

@@ -20,6 +20,7 @@ from variants.ablation.launch.base import FAILED, FINISHED, STOPPED, Job
 from variants.registry import ConfigError
 from variants.training.folder import Folder
 
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of a process among those that share a run
 PATIENCE = 60  # seconds to wait for a process that is leaving the run's folder
 
 
@@ -48,11 +49,9 @@ def _run(folder: Path, order: dict[str, Any]) -> int:
     for module in order["imports"]:
         import_component(module)
 
-    from lightning.fabric.utilities.rank_zero import _get_rank
-
     from variants.training.run import train
 
-    is_main = not _get_rank()
+    is_main = not any(int(os.environ.get(name) or 0) for name in RANKS)
     there = (folder / "config.yaml").is_file()
     if is_main and there:
         _wait_for(folder)
