@@ -94,7 +94,7 @@ class Slurm:
             executor.update_parameters(job_name=jobs[0].name.partition("/")[0], **self.parameters)
             with executor.batch():
                 submitted = [executor.submit(Work(job.command, job.log)) for job in jobs]
-        except (RuntimeError, submitit.core.utils.FailedJobError) as error:
+        except RuntimeError as error:  # no srun here, or sbatch refuses
             raise ConfigError([f"launcher slurm: {str(error).strip()}"]) from None
         for job, task in zip(jobs, submitted, strict=True):
             write(job.beside("slurm"), f"{task.job_id}\n")
