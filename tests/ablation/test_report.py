@@ -9,7 +9,7 @@ from ablation import studies
 from variants.ablation import bench, results
 from variants.ablation.plan import plan
 from variants.ablation.report import make, report
-from variants.ablation.report.curves import band
+from variants.ablation.report.curves import shared
 from variants.ablation.report.style import looks, render
 from variants.registry import ConfigError
 
@@ -223,8 +223,18 @@ def test_up_to_25_arms_look_different():
     assert len(set(looks([str(i) for i in range(25)]).values())) == 25
 
 
-def test_a_band_is_over_what_all_runs_span():
-    to_array = lambda values: pd.Series(values, dtype=float).to_numpy()  # noqa: E731
-    points, values = band([(to_array([0, 2, 4]), to_array([4, 2, 0])), (to_array([1, 3]), to_array([10, 20]))])
-    assert points.tolist() == [1, 2, 3]
-    assert values.tolist() == [[3, 2, 1], [10, 15, 20]]
+def test_curves_are_shared_at_the_steps_that_all_runs_have():
+    rows = [("a", 1, 5.0), ("a", 2, 4.0), ("a", 3, 3.0), ("b", 2, 4.5), ("b", 3, 3.5), ("b", 4, 2.5)]
+    values = shared(pd.DataFrame(rows, columns=["folder", "step", "loss"]), "loss")
+    assert list(values.index) == [2, 3]
+    assert values.to_numpy().tolist() == [[4.0, 4.5], [3.0, 3.5]]
+
+
+def test_runs_that_have_no_second_in_common_are_drawn(tmp_path):
+    study = studies.study(tmp_path / "study", seeds=2)
+    for run in plan(study).main_runs():
+        folder = studies.pretend(run, (4.0, 3.5, 3.0 + 0.1 * run.seed))
+        if run.seed:
+            folder.metrics.write_text(folder.metrics.read_text().replace(",50.0", ",0.5"))
+    report(study.folder)
+    assert (study.folder / "report" / "curves.svg").exists()

@@ -49,13 +49,14 @@ def draw(axes: Axes, comparison: Comparison, results: Results, metric: str, by: 
         table = _compared(results)
         for arm, look in looks(comparison.arms).items():
             of_arm = table[table["arm"] == arm].dropna(subset=[metric, by])
-            runs_of_arm = [(f, c[by].to_numpy(float), c[metric].to_numpy(float)) for f, c in of_arm.groupby("folder")]
-            whole = [(x, y) for folder, x, y in runs_of_arm if folder not in diverged]
-            settled += [_draw_band(axes, arm, look, whole)] if whole else []
-            for _, x, y in [run for run in runs_of_arm if run[0] in diverged]:
-                axes.plot(x, y, color=look.colour, linewidth=0.8, linestyle=":", label=None if whole else arm)
-                axes.plot(x[-1], y[-1], "x", color=look.colour)
-                whole = whole or [(x, y)]  # the arm is named once
+            whole, cut = (of_arm[of_arm["folder"].isin(diverged) == bad] for bad in (False, True))
+            points, values = shared(whole, by), shared(whole, metric).to_numpy()
+            if len(points):
+                settled.append(_draw_band(axes, arm, look, points.mean(axis=1).to_numpy(), values))
+            for i, (_, run) in enumerate(cut.groupby("folder")):
+                label = None if i or len(points) else arm  # the arm is named once
+                axes.plot(run[by], run[metric], color=look.colour, linewidth=0.8, linestyle=":", label=label)
+                axes.plot(run[by].iloc[-1], run[metric].iloc[-1], "x", color=look.colour)
         axes.set_xlabel(BUDGETS[by])
         axes.locator_params(axis="x", nbins=5)
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -65,26 +66,21 @@ def draw(axes: Axes, comparison: Comparison, results: Results, metric: str, by: 
             axes.set_ylim(low - room, high + room)
 
 
-def band(runs: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """The curves of some runs at the points that any of them has and all of them span.
+def shared(runs: pd.DataFrame, column: str, index: str = "step") -> pd.DataFrame:
+    """A column of some runs' curves, a column a run, at the steps that all of them have.
 
-    Returns:
-        The points, and the values (runs, points).
+    By steps, not by seconds: of a machine that was busy for a while, no two runs may have a second in common.
     """
-    first, last = max(x[0] for x, _ in runs), min(x[-1] for x, _ in runs)
-    points = np.unique(np.concatenate([x for x, _ in runs]))
-    points = points[(points >= first) & (points <= last)]
-    return points, np.stack([np.interp(points, x, y) for x, y in runs])
+    return runs.pivot_table(index=index, columns="folder", values=column, aggfunc="last").dropna()
 
 
-def _draw_band(axes: Axes, arm: str, look: Look, runs: list[tuple[Array, Array]]) -> tuple[float, float]:
-    """Draw an arm, and say between which values it is once it has settled."""
-    points, values = band(runs)
-    axes.plot(points, values.mean(axis=0), color=look.colour, linestyle=look.line, label=arm)
-    if len(values) > 1:
-        axes.fill_between(points, values.min(0), values.max(0), color=look.colour, alpha=0.15, linewidth=0)
-    late = values[:, points >= SETTLED * points[-1]] if len(points) > 4 else values
-    return (float(late.min()), float(late.max())) if late.size else (np.inf, -np.inf)
+def _draw_band(axes: Axes, arm: str, look: Look, points: Array, values: Array) -> tuple[float, float]:
+    """Draw an arm's (points, runs), and say between which values it is once it has settled."""
+    axes.plot(points, values.mean(axis=1), color=look.colour, linestyle=look.line, label=arm)
+    if values.shape[1] > 1:
+        axes.fill_between(points, values.min(1), values.max(1), color=look.colour, alpha=0.15, linewidth=0)
+    late = values[points >= SETTLED * points[-1]] if len(points) > 4 else values
+    return float(late.min()), float(late.max())
 
 
 def _compared(results: Results) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
 from variants.ablation.compare import Comparison
-from variants.ablation.report.curves import SETTLED, band
+from variants.ablation.report.curves import SETTLED, shared
 from variants.ablation.report.style import canvas, legend, looks, styled
 from variants.ablation.results import Results
 from variants.ablation.statistics import LEVEL, t_quantile
@@ -27,15 +27,19 @@ def differences(comparison: Comparison, results: Results, metric: str) -> Figure
             seeds = [s for s in comparison.seeds if (arm, s) in of and (comparison.baseline, s) in of]
             if not seeds:
                 continue
-            pairs = [of[name, s] for s in seeds for name in (comparison.baseline, arm)]
-            points, values = band([(c["tokens"].to_numpy(float), c[metric].to_numpy(float)) for c in pairs])
-            paired = values[1::2] - values[::2]
-            mean = paired.mean(axis=0)
+            both = [(of[arm, s]["folder"].iloc[0], of[comparison.baseline, s]["folder"].iloc[0]) for s in seeds]
+            values = shared(table[table["folder"].isin([folder for pair in both for folder in pair])], metric, "tokens")
+            if values.empty:
+                continue
+            points = values.index.to_numpy(float)
+            own, other = (values[list(folders)].to_numpy() for folders in zip(*both, strict=True))
+            paired = own - other
+            mean = paired.mean(axis=1)
             axes.plot(points, mean, color=look.colour, linestyle=look.line, label=arm)
             seen = points >= SETTLED * points[-1] if len(points) > 4 else points >= 0
             late += mean[seen].tolist()
             if len(seeds) > 2:
-                half = t_quantile(1 - LEVEL / 2, len(seeds) - 1) * paired.std(axis=0, ddof=1) / math.sqrt(len(seeds))
+                half = t_quantile(1 - LEVEL / 2, len(seeds) - 1) * paired.std(axis=1, ddof=1) / math.sqrt(len(seeds))
                 axes.fill_between(points, mean - half, mean + half, color=look.colour, alpha=0.15, linewidth=0)
                 late += [*(mean - half)[seen], *(mean + half)[seen]]
         if not late:
