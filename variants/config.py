@@ -121,6 +121,9 @@ class Tracker:
 # Composing
 
 
+DEEPEST = 30  # levels of a config
+
+
 def folders(config_dir: str | Path | None = None) -> list[Path]:
     """Where config files are looked for, in this order: the user's folder (``conf/`` by default), the packaged one.
 
@@ -233,7 +236,7 @@ def _parse(override: Override) -> tuple[list[str], Any]:
     if not isinstance(override, str):
         return override[0].split("."), _plain(override[1])
     name, equals, text = override.partition("=")
-    if not equals or not all(name.split(".")):
+    if not equals or not all(name.split(".")) or name.count(".") > DEEPEST:
         raise ConfigError([f"{override!r}: an override is written name=value, such as model.norm=layernorm"])
     try:
         return name.split("."), read_yaml(f"value: {text}")["value"]
@@ -315,16 +318,33 @@ for _tag, _pattern in (
     _Yaml.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"({_pattern})$"), list("-+.0123456789"))
 
 
+_NESTED = object()
+
+
+def _too_deep(value: Any) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(DEEPEST):
+        inner = [v for outer in level for v in (outer.values() if isinstance(outer, dict) else outer)]
+        level = list({id(v): v for v in inner if isinstance(v, dict | list)}.values())
+        if not level:
+            return False
+    return True
+
+
 def read_yaml(text: str) -> Config:
     """Read YAML, for files and the command line alike."""
     try:
         content = yaml.load(text, _Yaml) if text.strip() else {}
     except RecursionError:
-        raise ConfigError(["nested too deeply, or in itself"]) from None
+        content = _NESTED
+    except ValueError as error:  # of Python: a number of thousands of digits
+        raise ConfigError([str(error).splitlines()[0]]) from None
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         mark = getattr(error, "problem_mark", None)
         at = f"line {mark.line + 1}: " if mark else ""
         raise ConfigError([f"{at}{getattr(error, 'problem', None) or str(error).splitlines()[0]}"]) from None
+    if content is _NESTED or _too_deep(content):
+        raise ConfigError([f"nested in itself, or more than {DEEPEST} deep"])
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -365,13 +385,24 @@ def check(config: Config) -> Config:
             value = config[group]
             optional = group == "objective" and value is None  # None: the layout's own
             checked[group] = None if optional else part(group, lambda slot=slot, value=value: slot.check(value))
-    checked["trainer"] = part("trainer", lambda: _check_trainer(config["trainer"] or {}))
-    checked["tracker"] = part("tracker", lambda: check_fields(config["tracker"] or {}, fields_of(Tracker), "a tracker"))
+    checked["trainer"] = part("trainer", lambda: _check_trainer(_mapping(config["trainer"])))
+    checked["tracker"] = part(
+        "tracker", lambda: check_fields(_mapping(config["tracker"]), fields_of(Tracker), "a tracker")
+    )
+    folder = config.get("folder")
+    if not isinstance(folder, str | None):
+        problems.append(f"folder: expected text or null, got {folder!r}")
     if problems:
         raise ConfigError(problems)
     checked["tracker"] = {**_defaults(Tracker), **checked["tracker"]}
-    checked["folder"] = config.get("folder")
+    checked["folder"] = folder
     return checked
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError([f": expected a preset or a mapping, got {value!r}"])
+    return value or {}
 
 
 def _defaults(schema: Any) -> Config:

@@ -12,7 +12,10 @@ import torch
 from variants import config as configs
 from variants import slots
 from variants.models import assemble, cost, effects, memory
-from variants.registry import ConfigError, fields_of
+from variants.registry import ConfigError, fields_of, unknown
+from variants.training.precision import check_precision
+
+ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")  # Lightning's names
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,17 @@ def known_of(config: configs.Config) -> tuple[Any, dict[str, Any]]:
     except ValueError as error:
         raise ConfigError([f"data: {error}"]) from None
     trainer = config["trainer"]
+    device = device_of(trainer["accelerator"])
+    try:
+        check_precision(trainer["precision"], device)
+    except ValueError as error:
+        raise ConfigError([str(error)]) from None
     return data, {
         "vocab": data.vocab,  # type: ignore[attr-defined]
         "source_vocab": data.source_vocab,  # type: ignore[attr-defined]
         "max_length": data.length,  # type: ignore[attr-defined]
         "source_length": data.source_length,  # type: ignore[attr-defined]
-        "device": device_of(trainer["accelerator"]),
+        "device": device,
         "checkpoint_every": configs.checkpoint_every(trainer["gradient_checkpointing"]),
     }
 
@@ -71,8 +79,10 @@ def device_of(accelerator: str) -> str:
     """The kind of device that an accelerator's name means here.
 
     Raises:
-        ConfigError: It is asked for by name and is not here.
+        ConfigError: There is no such accelerator, or it is asked for by name and is not here.
     """
+    if accelerator not in ACCELERATORS:
+        raise ConfigError([f"trainer.accelerator: {unknown('accelerator', accelerator, ACCELERATORS)}"])
     if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
         raise ConfigError([f"trainer.accelerator: {accelerator} is asked for, but torch finds no GPU; cpu is here"])
     if accelerator == "auto":

@@ -24,6 +24,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Node = dict[str, Any]  # a choice as a config holds it: its `name` and its fields
 EMPTY = inspect.Parameter.empty
+LARGEST = 2**63  # what torch and a file can hold of an integer
 
 
 @runtime_checkable
@@ -38,8 +39,17 @@ class ConfigError(ValueError):
     """Everything that is wrong with a config, a line each, found before any weight is allocated."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(dict.fromkeys(problems))
+        self.problems = tuple(dict.fromkeys(map(one_line, problems)))
         super().__init__("\n".join(self.problems))
+
+
+def one_line(text: str) -> str:
+    r"""Escape what would break a line, or not show on it.
+
+    >>> print(one_line("a\nb é"))
+    a\nb é
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def unknown(kind: str, name: object, known: Iterable[str], hint: str = "") -> str:
@@ -115,6 +125,8 @@ def convert(value: Any, annotation: Any) -> Any:
     Raises:
         ValueError: The value has another type.
     """
+    if isinstance(value, int | float) and not abs(value) < LARGEST:  # nor NaN
+        raise ValueError(f"expected a number below 2^63, got {value!r}")
     if annotation is Any:
         return value
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)

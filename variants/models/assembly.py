@@ -127,6 +127,7 @@ class Assembly:
             length = self.lengths[role]
             offers = {**self._offers(fields, role), "max_length": self.model["max_length"] or length}
             position = self.build(slots.positions, fields["position"], place, offers)
+            position = Position() if isinstance(position, nn.Identity) else position  # a placeholder with its fields
             limit = getattr(position, "max_length", None)
             if limit is not None and length is not None and length > limit:
                 self.problems.append(f"{place}: has {limit} positions, but sequences have up to {length} tokens")
@@ -226,6 +227,10 @@ class Assembly:
             self.problems += [f"{place}{'' if p.startswith(':') else '.'}{p}" for p in error.problems]
         except ValueError as error:
             self.problems.append(f"{place}: {error}")
+        except (OverflowError, RuntimeError, TypeError) as error:
+            if "overflow" not in str(error).lower():
+                raise
+            self.problems.append(f"{place}: some size is too large ({str(error).splitlines()[0]})")
         return nn.Identity()
 
 

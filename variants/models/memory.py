@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -13,6 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from variants.models.assembly import assemble
+from variants.registry import ConfigError
 
 # What a parameter is held as: itself, its gradient, and the two moments of Adam.
 COPIES = 4
@@ -41,7 +43,31 @@ def peak_bytes(
 
     Returns:
         Bytes, on one device without sharding.
+
+    Raises:
+        ConfigError: There are more than 64 bits can count.
     """
+    logger = logging.getLogger("torch._subclasses.fake_tensor")  # would print a traceback of its own
+    was, logger.disabled = logger.disabled, True
+    try:
+        return _peak_bytes(model, known, batch, time, source, precision)
+    except RuntimeError as error:
+        if "overflow" not in str(error).lower():
+            raise
+        sequences = f"{batch} sequences of {time} tokens"
+        raise ConfigError([f"data: a micro-batch of {sequences} is too large for a model of this size"]) from None
+    finally:
+        logger.disabled = was
+
+
+def _peak_bytes(
+    model: Mapping[str, Any],
+    known: Mapping[str, Any],
+    batch: int,
+    time: int,
+    source: int | None,
+    precision: str,
+) -> int:
     kept: dict[Any, int] = {}
 
     def keep(t: Tensor) -> Tensor:

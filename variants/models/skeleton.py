@@ -81,6 +81,15 @@ class Skeleton:
     layers: dict[Any, Any] | None = None
 
 
+# Far above any model that there is: a slip of the keyboard must not build for hours.
+_LARGEST = {
+    "d_model": 10**6,
+    "n_layers": 10**3,
+    "n_heads": 10**4,
+    "vocab": 10**8,
+    "source_vocab": 10**8,
+    "max_length": 10**8,
+}
 _RATES = ("dropout", "embedding_dropout", "attention_dropout", "feedforward_dropout")
 _LAYER = ("n_heads", "bias", "norm_eps", "mixer", "cross", "kernel", "position", "norm", "feedforward")
 LAYER_FIELDS = (*_LAYER, "dropout", "attention_dropout", "feedforward_dropout")
@@ -101,11 +110,7 @@ def check(config: Mapping[str, Any]) -> dict[str, Any]:
     except ConfigError as error:
         problems += error.problems
     problems += [f"{n}: a model needs it" for n, f in fields.items() if f.required and n not in config]
-    for name, value in typed.items():
-        if name in _RATES and value is not None and not 0 <= value < 1:
-            problems.append(f"{name}: {value} is not a rate: at least 0, below 1")
-        if name in ("d_model", "n_layers", "n_heads", "vocab", "source_vocab", "max_length") and value is not None:
-            problems += [f"{name}: {value} must be at least 1"] if value < 1 else []
+    problems += _range_problems(typed)
     for role in ("encoder", "decoder"):
         problems += _patch_problems(role, typed.get(role), STACK_FIELDS, fields)
         stack = typed.get(role) or {}
@@ -113,7 +118,30 @@ def check(config: Mapping[str, Any]) -> dict[str, Any]:
     problems += _layers_problems("layers", typed.get("layers"), fields)
     if problems:
         raise ConfigError(problems)
+    for role in ("encoder", "decoder"):
+        try:
+            stack_fields(typed, role)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
     return typed
+
+
+def _range_problems(typed: Mapping[str, Any]) -> list[str]:
+    problems = []
+    for name, value in typed.items():
+        if value is None:
+            continue
+        if name in _RATES and not 0 <= value < 1:
+            problems.append(f"{name}: {value} is not a rate: at least 0, below 1")
+        if name == "norm_eps" and value < 0:
+            problems.append(f"{name}: {value} must not be negative")
+        if name in _LARGEST and value < 1:
+            problems.append(f"{name}: {value} must be at least 1")
+        if name in _LARGEST and value > _LARGEST[name]:
+            problems.append(f"{name}: {value} must be at most {_LARGEST[name]}")
+    return problems
 
 
 def defaults() -> dict[str, Any]:
@@ -189,7 +217,7 @@ def layer_fields(stack: Mapping[str, Any], depth: int, place: str = "layers") ->
     if pattern := patches.get("pattern"):
         names = pattern.split()
         name = names[depth % len(names)]
-        fields = _lay(fields, patches[name], f"{place}.{name}")
+        fields = _lay(fields, patches[name] or {}, f"{place}.{name}")
     for key, patch in patches.items():
         index = _index(key)
         if index is None:
@@ -197,7 +225,7 @@ def layer_fields(stack: Mapping[str, Any], depth: int, place: str = "layers") ->
         if not -n_layers <= index < n_layers:
             raise ConfigError([f"{place}.{key}: there are {n_layers} layers, from 0 to {n_layers - 1}"])
         if index % n_layers == depth:
-            fields = _lay(fields, patch, f"{place}.{key}")
+            fields = _lay(fields, patch or {}, f"{place}.{key}")
     return fields
 
 
@@ -205,9 +233,12 @@ def _lay(base: Mapping[str, Any], patch: Patch, place: str) -> dict[str, Any]:
     merged = merge(dict(base), dict(patch))
     changed = {name: merged[name] for name in patch}
     try:
-        return {**merged, **check_fields(changed, fields_of(Skeleton), "a model")}
+        typed = check_fields(changed, fields_of(Skeleton), "a model")
+        if problems := _range_problems(typed):
+            raise ConfigError(problems)
     except ConfigError as error:
         raise ConfigError([f"{place}.{line}" for line in error.problems]) from None
+    return {**merged, **typed}
 
 
 __all__ = ["ConfigError", "Node", "Skeleton", "check", "layer_fields", "stack_fields"]

@@ -88,6 +88,13 @@ def test_values_may_have_another_width(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_heads_features_need_not_be_neighbours_in_memory(name):
+    apart = [t.mT.contiguous().mT for t in inputs(5, 5)]
+    assert apart[0].stride(-1) != 1
+    torch.testing.assert_close(kernels.build(name)(*apart, AttentionMask()), Math()(*apart, AttentionMask()))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_query_that_sees_nothing_gives_zero_with_finite_gradients(name):
     for dtype in (torch.float32, torch.bfloat16):
         tensors = inputs(5, 5, dtype=dtype)

@@ -52,5 +52,6 @@ class Flash(Sdpa):
         width = max(d_head, d_value)  # the implementation knows one width only
         scale = d_head**-0.5 if scale is None else scale
         q, k, v = (t if t.shape[-1] == width else F.pad(t, (0, width - t.shape[-1])) for t in (q, k, v))
+        q, k, v = (t if t.stride(-1) == 1 else t.contiguous() for t in (q, k, v))  # it refuses other strides
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             return super().attend(q, k, v, scores_mask, is_causal, scale, dropout)[..., :d_value]

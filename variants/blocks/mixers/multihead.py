@@ -19,7 +19,7 @@ class MultiHead(nn.Module):
 
     Raises:
         ValueError: ``n_heads`` does not divide ``d_model`` and ``d_head`` is not given, or ``n_kv_heads`` does not
-            divide ``n_heads``.
+            divide ``n_heads``, or ``d_head`` is below 1.
     """
 
     parallel: ClassVar[dict[str, str]] = {
@@ -54,6 +54,8 @@ class MultiHead(nn.Module):
             raise ValueError(f"n_heads {n_heads} must divide d_model {d_model}, or d_head be given")
         if n_kv_heads < 1 or n_heads % n_kv_heads:
             raise ValueError(f"n_kv_heads {n_kv_heads} must divide n_heads {n_heads}")
+        if d_head is not None and d_head < 1:
+            raise ValueError(f"d_head must be at least 1, not {d_head}")
         if not 0 <= attention_dropout < 1:
             raise ValueError(f"attention_dropout must be at least 0 and below 1, not {attention_dropout}")
         d_head = d_model // n_heads if d_head is None else d_head

@@ -1,0 +1,83 @@
+"""Whatever somebody writes, `variants explain` shows a model or says what is wrong: no traceback, no hang, no file."""
+
+import os
+from datetime import timedelta
+
+import pytest
+from fuzzing import overrides
+from hypothesis import HealthCheck, given, seed, settings
+
+from variants.cli import main
+
+EXAMPLES = int(os.environ.get("VARIANTS_FUZZ", "2000"))
+PARTS = 4
+
+
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """A folder to work in, that nothing may write to."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_override_list_ends_in_a_model_or_in_clear_lines(part, empty, capsys):
+    @seed(part)
+    @settings(
+        max_examples=EXAMPLES // PARTS,
+        database=None,
+        deadline=timedelta(seconds=60),  # a hang, not a crowded machine
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(overrides)
+    def explain(said):
+        try:
+            status = main(["explain", *said])
+        except SystemExit as stopped:  # argparse: an option that there is not
+            status = f"exit {stopped.code}"
+        out, err = capsys.readouterr()
+        assert status in (0, 2, "exit 2")
+        assert (status == 0) == ("parameters: " in out) == (err == "")
+        assert status != 2 or all(line.startswith("error: ") for line in err.splitlines()), err
+        assert not [path for path in empty.iterdir() if path.name != ".hypothesis"]
+
+    explain()
+
+
+FOUND = {  # what ended in a traceback, a hang or silence before
+    "data.batch_size.\r=???": "data.batch_size.\\r: Missing mandatory value",
+    "folder=3": "folder: expected text or null, got 3",
+    "model.decoder={n_layers: -3}": "model.decoder.n_layers: -3 must be at least 1",
+    "model.encoder={dropout: 7}": "model.encoder.dropout: 7.0 is not a rate",
+    "model.feedforward.ratio=1e18": "model.feedforward: some size is too large",
+    "model.layers={0: {n_heads: 0}}": "model.decoder.layers.0.n_heads: 0 must be at least 1",
+    "model.mixer.d_head=-1": "model.mixer: d_head must be at least 1, not -1",
+    "model.mixer.scale=.nan": "model.mixer.scale: expected a number below 2^63, got nan",
+    "model.n_layers=1000000": "model.n_layers: 1000000 must be at most 1000",
+    "model.norm_eps=-1": "model.norm_eps: -1.0 must not be negative",
+    "model.position.base=0": "model.position: base must be positive, not 0.0",
+    "model.encoder=&a [*a]": "model.encoder: '&a [*a]' is no YAML value (nested in itself",
+    f"model.encoder={'{a: ' * 40}1{'}' * 40}": "model.encoder: ",
+    f"model{'.a' * 400}=1": "'model.a.a",
+    "data.length=1000000000000": "data: a micro-batch of 16 sequences of 1000000000000 tokens is too large",
+    "tracker=[1]": "tracker: expected a preset or a mapping, got [1]",
+    "trainer=3": "trainer: expected a preset or a mapping, got 3",
+    "trainer.accelerator=gpux": "trainer.accelerator: no accelerator 'gpux' (did you mean 'gpu'?)",
+    "trainer.precision=foo": "trainer.precision='foo' is none of 32-true",
+}
+
+
+@pytest.mark.parametrize("said", FOUND)
+def test_what_fuzzing_found_is_said_in_a_line(said, capsys):
+    more = ["model.mixer.window=5"] if said.startswith("data.length") else []
+    assert main(["explain", said, *more]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"error: {FOUND[said]}")
+
+
+@pytest.mark.parametrize("said", ["model.layers={0: null}", "model.d_model=8", "trainer=null"])
+def test_what_fuzzing_found_to_be_right_is_built(said, capsys):
+    assert main(["explain", said]) == 0
+    assert capsys.readouterr().err == ""
