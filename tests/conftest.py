@@ -1,6 +1,7 @@
 """Types and shapes are checked while the tests run; one thread a worker, so that workers do not crowd each other."""
 
 import os
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
@@ -13,6 +14,10 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+# Doctests are collected from every file, but what tests share is no test, and would be imported twice.
+HERE = Path(__file__).parent
+collect_ignore = [str(p.relative_to(HERE)) for p in HERE.rglob("*.py") if not p.name.startswith(("test_", "conftest"))]
 
 
 @pytest.fixture(autouse=True)
