@@ -58,7 +58,7 @@ def bench(plan: Plan, rounds: int = 20, notify: Callable[[str], None] = print) -
     if rounds < 1:
         raise ConfigError([f"rounds: {rounds} must be at least 1"])
     notify(f"{len(plan.arms)} arms, {WARM_UP} rounds to warm up and {rounds} that count")
-    steps = [_Step(arm) for arm in plan.arms]
+    steps = [_Step(arm, notify) for arm in plan.arms]
     for k in range(WARM_UP):
         for step in steps:
             step(k)
@@ -119,13 +119,13 @@ def _table(plan: Plan, steps: list[_Step], times: Any, peaks: Any) -> pd.DataFra
 class _Step:
     """Makes training steps of an arm, as a run does, on one device."""
 
-    def __init__(self, arm: Arm) -> None:
+    def __init__(self, arm: Arm, notify: Callable[[str], None]) -> None:
         import torch
-        from lightning.pytorch import Trainer
 
         from variants.data.loader import Batches
         from variants.explain import device_of, known_of
-        from variants.training.run import quiet, task_of
+        from variants.training.folder import Folder
+        from variants.training.run import quiet, task_of, trainer_of
 
         assert arm.config is not None
         config, fields = arm.config, arm.config["trainer"]
@@ -133,16 +133,17 @@ class _Step:
         data.prepare()
         self.batches = Batches(data.train, config["seed"], data.batch_size)
         self.micro_batches = fields["accumulate_grad_batches"]
+        alone = {
+            "devices": 1,
+            "strategy": "auto",
+            "num_nodes": 1,
+            "callbacks": [],
+            "loggers": [],
+            "early_stopping": None,
+        }
+        alone["enable_progress_bar"] = False
         with quiet():
-            trainer = Trainer(
-                accelerator=fields["accelerator"],
-                devices=1,
-                precision=fields["precision"],
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                enable_model_summary=False,
-            )
+            trainer: Any = trainer_of({**config, "trainer": {**fields, **alone}}, Folder(Path()), [], notify)
         self.precision = trainer.precision_plugin
         self.device = torch.device(device_of(fields["accelerator"]))
         task = task_of(config, data, known)
