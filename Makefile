@@ -4,13 +4,19 @@ BIN := .venv/bin
 # The suite runs on two workers, each with one thread.
 WORKERS ?= 2
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-product lint bench clean
 
 demo: .venv/run
 	$(BIN)/python -m experiments.demo
 
 test: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+# Choices three and more at a time, for as long as you like.
+N ?= 100
+SEED ?=
+test-product: .venv/dev
+	OMP_NUM_THREADS=1 VARIANTS_PRODUCT=$(N) VARIANTS_SEED=$(SEED) $(BIN)/pytest tests/product
 
 lint: .venv/dev
 	$(BIN)/ruff check

@@ -377,7 +377,7 @@ def check(config: Config) -> Config:
         problems.append(f"seed: {error}")
     model = config["model"]
     if isinstance(model, Mapping):
-        checked["model"] = part("model", lambda: skeleton.check(model))
+        checked["model"] = part("model", lambda: skeleton.check(_mapping(model)))
     else:
         problems.append(f"model: expected a preset or a mapping, got {model!r}")
     for group, slot in GROUPS.items():
@@ -402,7 +402,7 @@ def check(config: Config) -> Config:
 def _mapping(value: Any) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise ConfigError([f": expected a preset or a mapping, got {value!r}"])
-    return value or {}
+    return {str(k): v for k, v in (value or {}).items()}
 
 
 def _defaults(schema: Any) -> Config:

@@ -351,7 +351,7 @@ class Slot(Generic[T]):
             )
             raise ConfigError([f": {expected}; got {node!r}"])
         choice = self[node["name"]]
-        fields = {k: v for k, v in node.items() if k != "name"}
+        fields = {str(k): v for k, v in node.items() if k != "name"}  # YAML has numbers for keys
         return {"name": choice.name, **check_fields(fields, choice.fields, f"{self.name} {choice.name}")}
 
     def build(self, node: str | Mapping[str, Any], **offers: Any) -> T:
