@@ -35,6 +35,7 @@ def test_every_test_here_is_mapped_to_the_behaviours_that_it_names():
                 assert f"behaviours/{file.name}::{node.name}" in COVERED[identity], (node.name, identity)
 
 
-@pytest.mark.parametrize(("identity", "slot", "choice"), [(i, *where) for i, where in WAITING.items()], ids=str)
-def test_a_behaviour_waits_only_while_its_feature_is_not_there(identity, slot, choice):
+@pytest.mark.parametrize("identity", WAITING)
+def test_a_behaviour_waits_only_while_its_feature_is_not_there(identity):
+    slot, choice = WAITING[identity]
     assert isinstance(COVERED[identity], list) or choice not in slot.choices
