@@ -140,8 +140,8 @@ class _Step:
             "callbacks": [],
             "loggers": [],
             "early_stopping": None,
+            "enable_progress_bar": False,
         }
-        alone["enable_progress_bar"] = False
         with quiet():
             trainer: Any = trainer_of({**config, "trainer": {**fields, **alone}}, Folder(Path()), [], notify)
         self.precision = trainer.precision_plugin

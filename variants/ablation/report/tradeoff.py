@@ -22,8 +22,8 @@ def tradeoff(comparison: Comparison, benchmark: pd.DataFrame | None) -> Figure |
         "FLOPs per token": comparison.costs["flops_per_token"],
     }
     if benchmark is not None:
-        costs["seconds per step (benchmark)"] = benchmark["step_seconds"]
-        costs["peak memory in bytes (benchmark)"] = benchmark["peak_bytes"]
+        costs["step time over the baseline's"] = benchmark["step_ratio"]
+        costs["peak memory over the baseline's"] = benchmark["memory_ratio"]
     costs = {name: values.reindex(comparison.arms) for name, values in costs.items() if _differ(values)}
     if not costs:
         return None
