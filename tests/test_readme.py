@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from variants import listing
+from variants import listing, slots
 from variants.registry import SLOTS
 
 ROOT = Path(__file__).parent.parent
@@ -20,6 +20,7 @@ def code(language, containing):
 
 
 def test_the_table_of_slots_is_what_the_tool_prints():
+    assert slots.norms in SLOTS.values()
     table = README.partition("-->\n")[2].partition("<!-- end of slots")[0].strip()
     assert table == listing.markdown(list(SLOTS.values())), "make it again: variants list --markdown"
 
