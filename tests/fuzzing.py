@@ -3,12 +3,13 @@
 from hypothesis import strategies as st
 
 from variants import config as configs
+from variants import options
 from variants.models.skeleton import Skeleton
 from variants.registry import SLOTS, fields_of
 
 PLACES = [f"model.{name}" for name in fields_of(Skeleton)]
-PLACES += [f"trainer.{name}" for name in fields_of(configs.Trainer)]
-PLACES += [f"tracker.{name}" for name in fields_of(configs.Tracker)]
+PLACES += [f"trainer.{name}" for name in fields_of(options.Trainer)]
+PLACES += [f"tracker.{name}" for name in fields_of(options.Tracker)]
 PLACES += [
     f"{group}.{field}"
     for group, slot in configs.GROUPS.items()

@@ -72,7 +72,7 @@ def test_blocks_and_models_load_torch_and_jaxtyping_alone():
     [
         ("omegaconf", ("config.py",)),
         ("wandb", ("training/",)),
-        ("lightning", ("training/", "data/", "config.py")),  # the config asks it for its arguments' names
+        ("lightning", ("training/", "data/", "options.py")),  # which asks it for its arguments' names
     ],
 )
 def test_heavy_packages_are_imported_where_they_belong(package, allowed):

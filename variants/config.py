@@ -4,29 +4,27 @@
 may name a ``base:`` of its own group. Dotted overrides (``model.feedforward.ratio=4``) are laid over it in their order.
 A config names registered choices only, so it cannot run code.
 
-Long, and one file: nothing else may see how configs are read.
+One file: from the overrides to a checked config, and what that is known by.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
-import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from variants import slots
 from variants.models import skeleton
-from variants.registry import ConfigError, Slot, check_fields, convert, fields_of, merge, unknown
+from variants.options import check_tracker, check_trainer
+from variants.reading import DEEPEST, read_yaml
+from variants.registry import ConfigError, Slot, convert, merge, unknown
 
 Config = dict[str, Any]
 Override = str | tuple[str, Any]
@@ -43,85 +41,8 @@ GROUPS: dict[str, Slot[Any] | None] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trainer:
-    """How a run is carried out: Lightning's own names, and below them what Lightning lacks.
-
-    Any other argument of ``lightning.Trainer`` is passed on as it is.
-
-    Args:
-        max_steps: Optimiser updates.
-        accelerator: ``cpu``, ``gpu``, ``auto``, ...
-        devices: How many, or which.
-        num_nodes: Machines.
-        strategy: Lightning's name (``auto``, ``ddp``, ...), or a registered one.
-        precision: ``32-true``, ``bf16-mixed``, ``bf16-true`` or ``16-mixed``.
-        accumulate_grad_batches: Micro-batches of one update.
-        gradient_clip_val: Largest norm of all gradients together; None: no limit.
-        val_check_interval: Micro-batches between two validations.
-        limit_val_batches: Batches of a validation, or a share of them; None: all.
-        log_every_n_steps: Updates between two logged rows.
-        enable_progress_bar: Whether to show one.
-        callbacks: Registered callbacks.
-        loggers: Registered loggers, beside CSV and wandb.
-        gradient_checkpointing: Which layers are recomputed in the backward pass: ``none``, ``full``, or ``every_N``.
-        checkpoint_interval: Updates between two checkpoints.
-        early_stopping: Validations without improvement after which the run ends; None: never.
-        num_workers: Processes that load data.
-        compile: Whether to compile the model with ``torch.compile``.
-    """
-
-    max_steps: int = 1000
-    accelerator: str = "auto"
-    devices: int | str | list[int] = 1
-    num_nodes: int = 1
-    strategy: str | dict[str, Any] = "auto"
-    precision: str = "32-true"
-    accumulate_grad_batches: int = 1
-    gradient_clip_val: float | None = 1.0
-    val_check_interval: int = 100
-    limit_val_batches: int | float | None = None
-    log_every_n_steps: int = 10
-    enable_progress_bar: bool = True
-    callbacks: list[Any] = ()  # type: ignore[assignment]
-    loggers: list[Any] = ()  # type: ignore[assignment]
-    gradient_checkpointing: str = "none"
-    checkpoint_interval: int = 100
-    early_stopping: int | None = None
-    num_workers: int = 0
-    compile: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tracker:
-    """Where a run is logged besides its CSV file: wandb's own names.
-
-    Args:
-        mode: ``online`` falls back to offline where there is no account or no network.
-        project: The project.
-        entity: The user or team.
-        name: The run's name; None: its folder's.
-        group: What runs are grouped by.
-        job_type: What a run is in its group.
-        tags: Tags.
-        notes: Notes.
-    """
-
-    mode: Literal["online", "offline", "disabled"] = "offline"
-    project: str = "variants"
-    entity: str | None = None
-    name: str | None = None
-    group: str | None = None
-    job_type: str | None = None
-    tags: list[str] = ()  # type: ignore[assignment]
-    notes: str | None = None
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Composing
-
-
-DEEPEST = 30  # levels of a config
 
 
 def folders(config_dir: str | Path | None = None) -> list[Path]:
@@ -294,64 +215,6 @@ def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Con
     return merged
 
 
-class _Yaml(yaml.SafeLoader):
-    """YAML whose numbers are what they look like: 1e-4 is one, and 010 and 1:30 (there 8 and 90) are none."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
-        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
-        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """A mapping, in which no key comes twice."""
-        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        for (key, _), value in zip(node.value, keys, strict=False):
-            if keys.count(value) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{value!r} is there twice", key.start_mark)
-        return super().construct_mapping(node, deep)
-
-
-for _tag, _pattern in (
-    ("int", r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)"),
-    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9][0-9_]*(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan"),
-):
-    _Yaml.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"({_pattern})$"), list("-+.0123456789"))
-
-
-_NESTED = object()
-
-
-def _too_deep(value: Any) -> bool:
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(DEEPEST):
-        inner = [v for outer in level for v in (outer.values() if isinstance(outer, dict) else outer)]
-        level = list({id(v): v for v in inner if isinstance(v, dict | list)}.values())
-        if not level:
-            return False
-    return True
-
-
-def read_yaml(text: str) -> Config:
-    """Read YAML, for files and the command line alike."""
-    try:
-        content = yaml.load(text, _Yaml) if text.strip() else {}
-    except RecursionError:
-        content = _NESTED
-    except ValueError as error:  # of Python: a number of thousands of digits
-        raise ConfigError([str(error).splitlines()[0]]) from None
-    except (yaml.YAMLError, OmegaConfBaseException) as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f"line {mark.line + 1}: " if mark else ""
-        raise ConfigError([f"{at}{getattr(error, 'problem', None) or str(error).splitlines()[0]}"]) from None
-    if content is _NESTED or _too_deep(content):
-        raise ConfigError([f"nested in itself, or more than {DEEPEST} deep"])
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise ConfigError([f"expected a mapping, got {content!r}"])
-    return {key if isinstance(key, int) else str(key): value for key, value in content.items()}
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # Checking
 
@@ -385,16 +248,13 @@ def check(config: Config) -> Config:
             value = config[group]
             optional = group == "objective" and value is None  # None: the layout's own
             checked[group] = None if optional else part(group, lambda slot=slot, value=value: slot.check(value))
-    checked["trainer"] = part("trainer", lambda: _check_trainer(_mapping(config["trainer"])))
-    checked["tracker"] = part(
-        "tracker", lambda: check_fields(_mapping(config["tracker"]), fields_of(Tracker), "a tracker")
-    )
+    checked["trainer"] = part("trainer", lambda: check_trainer(_mapping(config["trainer"])))
+    checked["tracker"] = part("tracker", lambda: check_tracker(_mapping(config["tracker"])))
     folder = config.get("folder")
     if not isinstance(folder, str | None):
         problems.append(f"folder: expected text or null, got {folder!r}")
     if problems:
         raise ConfigError(problems)
-    checked["tracker"] = {**_defaults(Tracker), **checked["tracker"]}
     checked["folder"] = folder
     return checked
 
@@ -403,64 +263,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     if value is not None and not isinstance(value, Mapping):
         raise ConfigError([f": expected a preset or a mapping, got {value!r}"])
     return {str(k): v for k, v in (value or {}).items()}
-
-
-def _defaults(schema: Any) -> Config:
-    return {n: list(f.default) if isinstance(f.default, tuple) else f.default for n, f in fields_of(schema).items()}
-
-
-_COUNTS = ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval")
-
-
-def _check_trainer(values: Mapping[str, Any]) -> Config:
-    fields = fields_of(Trainer)
-    ours = {name: value for name, value in values.items() if name in fields}
-    others = {name: value for name, value in values.items() if name not in fields}
-    typed = {**_defaults(Trainer), **check_fields(ours, fields, "a trainer")}
-    problems = []
-    if others:
-        from lightning import Trainer as LightningTrainer  # only where it is asked for: its import takes seconds
-
-        lightnings = set(inspect.signature(LightningTrainer).parameters)
-        problems = [
-            f"{n}: {unknown('field of a trainer', n, lightnings | set(fields))}" for n in others if n not in lightnings
-        ]
-    for name in (
-        "max_steps",
-        "accumulate_grad_batches",
-        "val_check_interval",
-        "log_every_n_steps",
-        "checkpoint_interval",
-    ):
-        if typed[name] < 1:
-            problems.append(f"{name}: {typed[name]} must be at least 1")
-    try:
-        checkpoint_every(typed["gradient_checkpointing"])
-    except ValueError as error:
-        problems.append(f"gradient_checkpointing: {error}")
-    for name, slot in (("callbacks", slots.callbacks), ("loggers", slots.loggers)):
-        for index, node in enumerate(typed[name]):
-            try:
-                typed[name][index] = slot.check(node)
-            except ConfigError as error:
-                problems += [f"{name}.{index}{line}" for line in error.problems]
-    if problems:
-        raise ConfigError(problems)
-    return typed | others
-
-
-def checkpoint_every(gradient_checkpointing: str) -> int:
-    """How often a layer is recomputed: 0 never, 1 every one.
-
-    >>> checkpoint_every("every_3")
-    3
-    """
-    word, _, number = gradient_checkpointing.partition("_")
-    if gradient_checkpointing in ("none", "full"):
-        return int(gradient_checkpointing == "full")
-    if word == "every" and number.isdigit() and int(number) > 0:
-        return int(number)
-    raise ValueError(f"expected none, full or every_N, got {gradient_checkpointing!r}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import torch
 from variants import config as configs
 from variants import slots
 from variants.models import assemble, cost, effects, memory
+from variants.options import checkpoint_every
 from variants.registry import ConfigError, fields_of, unknown
 from variants.training.precision import check_precision
 
@@ -71,7 +72,7 @@ def known_of(config: configs.Config) -> tuple[Any, dict[str, Any]]:
         "max_length": data.length,  # type: ignore[attr-defined]
         "source_length": data.source_length,  # type: ignore[attr-defined]
         "device": device,
-        "checkpoint_every": configs.checkpoint_every(trainer["gradient_checkpointing"]),
+        "checkpoint_every": checkpoint_every(trainer["gradient_checkpointing"]),
     }
 
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from variants.reading import read_yaml
 from variants.registry import ConfigError
 
 if TYPE_CHECKING:
@@ -109,13 +110,12 @@ def _sweep(options: argparse.Namespace) -> int:
 
 def _launcher(study: Study, given: str | None, at_once: int | None) -> tuple[dict[str, Any], Any]:
     """The launcher, and its node: the study's, with what the command line names over it."""
-    from variants import config as configs
     from variants import slots
     from variants.registry import merge
 
     node: Any = study.launcher
     if given is not None:
-        node = merge(node, configs.read_yaml(f"value: {given}")["value"])
+        node = merge(node, read_yaml(f"value: {given}")["value"])
     if at_once is not None:
         node = merge(node, {"slots": at_once})
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from variants import config as configs
+from variants.reading import read_yaml
 from variants.registry import ConfigError
 from variants.training.files import write
 
@@ -25,7 +26,7 @@ def other_config(config: configs.Config, overrides: Sequence[str], config_dir: s
         if name in configs.GROUPS:
             config = {**config, name: configs.draft([override], config_dir)[name]}
         else:
-            config = configs.overlay(config, [(name, configs.read_yaml(f"value: {text}")["value"])])
+            config = configs.overlay(config, [(name, read_yaml(f"value: {text}")["value"])])
     return configs.check(config)
 
 

@@ -10,6 +10,7 @@ from variants import config as configs
 from variants.ablation import levels
 from variants.ablation.plan import plan
 from variants.ablation.study import read
+from variants.reading import read_yaml
 from variants.registry import ConfigError
 from variants.training.files import write
 
@@ -101,7 +102,7 @@ def draft(axes: Sequence[str], base: Sequence[str] = ()) -> dict[str, Any]:
 def _axis(text: str) -> tuple[str, list[Any]]:
     name, equals, values = text.partition("=")
     try:
-        listed = configs.read_yaml(f"values: [{values}]")["values"]
+        listed = read_yaml(f"values: [{values}]")["values"]
     except ConfigError:
         listed = []
     if not equals or not listed:

@@ -33,9 +33,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from variants import config as configs
 from variants.ablation import levels
 from variants.ablation.levels import Fields
+from variants.reading import read_yaml
 from variants.registry import EMPTY, ConfigError, check_fields, fields_of
 
 Match = Literal["parameters", "non_embedding", "flops", "none"]
@@ -178,7 +178,7 @@ def load(path: str | Path) -> Study:
     if not file.is_file():
         raise ConfigError([f"{path}: no study there; a study is a folder with a study.yaml"])
     try:
-        return read(configs.read_yaml(file.read_text("utf-8")), file.parent)
+        return read(read_yaml(file.read_text("utf-8")), file.parent)
     except ConfigError as error:
         raise ConfigError([f"{file}: {line}" for line in error.problems]) from None
     except UnicodeDecodeError as error:

@@ -15,8 +15,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from variants import config as configs
 from variants.ablation.launch.base import FAILED, FINISHED, STOPPED, Job
+from variants.reading import read_yaml
 from variants.registry import ConfigError
 from variants.training.folder import Folder
 
@@ -28,7 +28,7 @@ def main(file: Path) -> int:
     """Carry out the run that a file describes."""
     if os.environ.pop("VARIANTS_TIED", None):
         _die_with_parent()
-    order = configs.read_yaml(file.read_text("utf-8"))
+    order = read_yaml(file.read_text("utf-8"))
     job = Job(file.name.partition(".")[0], Path(order["config"]["folder"]), order["config"]["trainer"]["max_steps"])
     print(f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {job.folder}", flush=True)
     try:

@@ -1,0 +1,151 @@
+"""How a run is carried out and where it is logged: the fields of ``trainer`` and ``tracker``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from variants import slots
+from variants.registry import ConfigError, check_fields, fields_of, unknown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """How a run is carried out: Lightning's own names, and below them what Lightning lacks.
+
+    Any other argument of ``lightning.Trainer`` is passed on as it is.
+
+    Args:
+        max_steps: Optimiser updates.
+        accelerator: ``cpu``, ``gpu``, ``auto``, ...
+        devices: How many, or which.
+        num_nodes: Machines.
+        strategy: Lightning's name (``auto``, ``ddp``, ...), or a registered one.
+        precision: ``32-true``, ``bf16-mixed``, ``bf16-true`` or ``16-mixed``.
+        accumulate_grad_batches: Micro-batches of one update.
+        gradient_clip_val: Largest norm of all gradients together; None: no limit.
+        val_check_interval: Micro-batches between two validations.
+        limit_val_batches: Batches of a validation, or a share of them; None: all.
+        log_every_n_steps: Updates between two logged rows.
+        enable_progress_bar: Whether to show one.
+        callbacks: Registered callbacks.
+        loggers: Registered loggers, beside CSV and wandb.
+        gradient_checkpointing: Which layers are recomputed in the backward pass: ``none``, ``full``, or ``every_N``.
+        checkpoint_interval: Updates between two checkpoints.
+        early_stopping: Validations without improvement after which the run ends; None: never.
+        num_workers: Processes that load data.
+        compile: Whether to compile the model with ``torch.compile``.
+    """
+
+    max_steps: int = 1000
+    accelerator: str = "auto"
+    devices: int | str | list[int] = 1
+    num_nodes: int = 1
+    strategy: str | dict[str, Any] = "auto"
+    precision: str = "32-true"
+    accumulate_grad_batches: int = 1
+    gradient_clip_val: float | None = 1.0
+    val_check_interval: int = 100
+    limit_val_batches: int | float | None = None
+    log_every_n_steps: int = 10
+    enable_progress_bar: bool = True
+    callbacks: list[Any] = ()  # type: ignore[assignment]
+    loggers: list[Any] = ()  # type: ignore[assignment]
+    gradient_checkpointing: str = "none"
+    checkpoint_interval: int = 100
+    early_stopping: int | None = None
+    num_workers: int = 0
+    compile: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracker:
+    """Where a run is logged besides its CSV file: wandb's own names.
+
+    Args:
+        mode: ``online`` falls back to offline where there is no account or no network.
+        project: The project.
+        entity: The user or team.
+        name: The run's name; None: its folder's.
+        group: What runs are grouped by.
+        job_type: What a run is in its group.
+        tags: Tags.
+        notes: Notes.
+    """
+
+    mode: Literal["online", "offline", "disabled"] = "offline"
+    project: str = "variants"
+    entity: str | None = None
+    name: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    tags: list[str] = ()  # type: ignore[assignment]
+    notes: str | None = None
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    return {n: list(f.default) if isinstance(f.default, tuple) else f.default for n, f in fields_of(schema).items()}
+
+
+_COUNTS = ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval")
+
+
+def check_tracker(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every field of a tracker its type and its default.
+
+    Raises:
+        ConfigError: A line for everything that is wrong.
+    """
+    return {**_defaults(Tracker), **check_fields(values, fields_of(Tracker), "a tracker")}
+
+
+def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every field of a trainer its type and its default, and pass on what Lightning knows.
+
+    Raises:
+        ConfigError: A line for everything that is wrong.
+    """
+    fields = fields_of(Trainer)
+    ours = {name: value for name, value in values.items() if name in fields}
+    others = {name: value for name, value in values.items() if name not in fields}
+    typed = {**_defaults(Trainer), **check_fields(ours, fields, "a trainer")}
+    problems = []
+    if others:
+        from lightning import Trainer as LightningTrainer  # only where it is asked for: its import takes seconds
+
+        lightnings = set(inspect.signature(LightningTrainer).parameters)
+        problems = [
+            f"{n}: {unknown('field of a trainer', n, lightnings | set(fields))}" for n in others if n not in lightnings
+        ]
+    for name in _COUNTS:
+        if typed[name] < 1:
+            problems.append(f"{name}: {typed[name]} must be at least 1")
+    try:
+        checkpoint_every(typed["gradient_checkpointing"])
+    except ValueError as error:
+        problems.append(f"gradient_checkpointing: {error}")
+    for name, slot in (("callbacks", slots.callbacks), ("loggers", slots.loggers)):
+        for index, node in enumerate(typed[name]):
+            try:
+                typed[name][index] = slot.check(node)
+            except ConfigError as error:
+                problems += [f"{name}.{index}{line}" for line in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return typed | others
+
+
+def checkpoint_every(gradient_checkpointing: str) -> int:
+    """How often a layer is recomputed: 0 never, 1 every one.
+
+    >>> checkpoint_every("every_3")
+    3
+    """
+    word, _, number = gradient_checkpointing.partition("_")
+    if gradient_checkpointing in ("none", "full"):
+        return int(gradient_checkpointing == "full")
+    if word == "every" and number.isdigit() and int(number) > 0:
+        return int(number)
+    raise ValueError(f"expected none, full or every_N, got {gradient_checkpointing!r}")
