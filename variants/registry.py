@@ -402,6 +402,14 @@ def slot_of(annotation: Any, *, strict: bool = True) -> Slot[Any] | None:
 
 @functools.cache
 def load_components() -> None:
-    """Import what other installed packages offer under the entry-point group ``variants.components``."""
+    """Import what other installed packages offer under the entry-point group ``variants.components``.
+
+    Raises:
+        ConfigError: One of them cannot be imported; which, and why.
+    """
     for entry in importlib.metadata.entry_points(group="variants.components"):
-        entry.load()
+        try:
+            entry.load()
+        except Exception as error:  # whatever another package raises
+            place = f"entry point {entry.name} = {entry.value} in group variants.components"
+            raise ConfigError([f"{place}: {type(error).__name__}: {error}"]) from error
