@@ -1,10 +1,13 @@
 """Costs by closed form: against sums written out here, and against what torch counts."""
 
+import itertools
+
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from variants.models import assemble, cost, memory
+from variants.models import assemble, build, cost, memory
 
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "vocab": 50}
 
@@ -56,3 +59,25 @@ def test_memory_grows_with_the_batch_and_shrinks_under_checkpointing():
     assert small < large
     assert saving < large
     assert half < 0.6 * large
+
+
+@pytest.mark.parametrize("every", [0, 1, 2])
+def test_memory_is_near_what_torch_allocates(every):
+    fields = {**SIZES, "d_model": 64, "n_layers": 6, "vocab": 200}
+    model = build(fields, checkpoint_every=every).train()
+    optimiser = torch.optim.AdamW(model.parameters())
+    ids = torch.zeros(8, 128, dtype=torch.long)
+
+    def step():
+        x, _ = model.hidden(ids)
+        model.head.loss(x, ids, model.embedding).loss.backward()
+        optimiser.step()
+
+    step()
+    optimiser.zero_grad(set_to_none=False)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        step()
+    events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
+    highest = max(itertools.accumulate(event.nbytes() for event in events))
+    measured = highest + memory.COPIES * sum(p.numel() * p.element_size() for p in model.parameters())
+    assert 0.8 < memory.peak_bytes(fields, {"checkpoint_every": every}, 8, 128) / measured < 1.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from variants.models.assembly import assemble
+from variants.models.stack import Stack
 from variants.registry import ConfigError
 
 # What a parameter is held as: itself, its gradient, and the two moments of Adam.
@@ -68,6 +69,35 @@ def _peak_bytes(
     source: int | None,
     precision: str,
 ) -> int:
+    held = _held(model, known, batch, time, source, precision)
+    if not held.recomputed:
+        return held.weights + held.activations + held.logits
+    # What enters a recomputed layer is kept. In the backward pass one layer at a time has all its activations, which
+    # matters where it is the last: before another one, those of the layers behind it are free.
+    whole = _held(model, {**known, "checkpoint_every": 0}, batch, time, source, precision).activations
+    one = (whole - held.activations) // held.recomputed if held.last_recomputed else 0
+    return held.weights + held.activations + held.recomputed * held.stream + max(one, held.logits)
+
+
+class _Held(NamedTuple):
+    """Bytes, the number of layers that are recomputed, whose activations are left out, and whether the last is."""
+
+    weights: int
+    activations: int
+    logits: int
+    stream: int
+    recomputed: int
+    last_recomputed: bool
+
+
+def _held(
+    model: Mapping[str, Any],
+    known: Mapping[str, Any],
+    batch: int,
+    time: int,
+    source: int | None,
+    precision: str,
+) -> _Held:
     kept: dict[Any, int] = {}
 
     def keep(t: Tensor) -> Tensor:
@@ -84,14 +114,19 @@ def _peak_bytes(
         finally:
             torch.set_default_dtype(default)
         weights = {_key(p.untyped_storage()) for p in built.parameters()}
-        held = COPIES * sum(p.numel() * p.element_size() for p in built.parameters())
         ids = torch.zeros(batch, time, dtype=torch.long)
         sources = () if source is None else (torch.zeros(batch, source, dtype=torch.long),)
         with saved_tensors_hooks(keep, lambda t: t), torch.autocast("cpu", torch.bfloat16) if mixed else nullcontext():
             x, _ = built.hidden(*sources, ids)  # type: ignore[operator]
-        activations = sum(size for storage, size in kept.items() if storage not in weights)
-        logits = _logits_bytes(built, x)
-    return held + activations + logits
+        every = [(m.checkpoint_every, len(m.order)) for m in built.modules() if isinstance(m, Stack)]
+        return _Held(
+            COPIES * sum(p.numel() * p.element_size() for p in built.parameters()),
+            sum(size for storage, size in kept.items() if storage not in weights),
+            _logits_bytes(built, x),
+            x.numel() * x.element_size(),
+            sum(len(range(0, depth, n)) for n, depth in every if n),
+            any((depth - 1) % n == 0 for n, depth in every if n),
+        )
 
 
 def _key(storage: torch.UntypedStorage) -> Any:
