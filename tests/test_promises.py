@@ -5,7 +5,7 @@ from exporting import unchecked
 
 from variants.registry import SLOTS
 from variants.testing import PROMISES, Example
-from variants.testing.common import exports
+from variants.testing.common import compiles, exports
 
 # Fields that open other paths through a component.
 VARIATIONS = [
@@ -26,8 +26,8 @@ VARIATIONS = [
     ("position", "rotary", {"fraction": 0.5, "layout": "interleaved"}),
     ("position", "sinusoidal", {"layout": "halves", "spacing": "inclusive"}),
 ]
-EXAMPLES = [Example(slot, choice) for slot in PROMISES for choice in SLOTS[slot].choices]
-EXAMPLES += [Example(slot, choice, **fields) for slot, choice, fields in VARIATIONS]
+CHOICES = [Example(slot, choice) for slot in PROMISES for choice in SLOTS[slot].choices]
+EXAMPLES = CHOICES + [Example(slot, choice, **fields) for slot, choice, fields in VARIATIONS]
 CASES = [(example, promise) for example in EXAMPLES for promise in PROMISES[example.slot.name]]
 
 
@@ -36,7 +36,7 @@ def parametrised(cases):
     return pytest.mark.parametrize(("example", "promise"), named)
 
 
-@parametrised([case for case in CASES if case[1] is not exports])
+@parametrised([case for case in CASES if case[1] not in (exports, compiles)])
 def test_promise_holds(example, promise):
     promise(example)
 
@@ -48,6 +48,13 @@ def test_choice_exports(example, promise):
         promise(example)
 
 
+@pytest.mark.slow
+@parametrised([case for case in CASES if case[1] is compiles and case[0] in CHOICES])
+def test_choice_compiles(example, promise):
+    with unchecked():
+        promise(example)
+
+
 def test_every_slot_that_builds_models_or_trains_has_promises():
-    without = {"data", "callback", "logger", "strategy"}  # of files, or Lightning's own
+    without = {"data", "callback", "logger", "strategy", "launcher"}  # of files or processes, or Lightning's own
     assert set(PROMISES) == set(SLOTS) - without

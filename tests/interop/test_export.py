@@ -138,7 +138,7 @@ def run(tmp_path, monkeypatch):
     model = build(config["model"], vocab=data.vocab, max_length=data.length)
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "config.yaml").write_text(configs.to_text(config))
-    state = {f"model.{key}": value for key, value in model.state_dict().items()}
+    state = model.state_dict()
     torch.save({"state_dict": state}, folder / "checkpoints" / "last.ckpt")
     return folder
 
