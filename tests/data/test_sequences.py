@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from variants.data.base import BOS, EOS, IGNORED, PAD
-from variants.data.sequences import Symbols, draws
+from variants.data.synthetic import Symbols, draws
 from variants.slots import data
 
 ORDERS = {"copy": list, "reverse": lambda s: s[::-1], "sort": sorted}

@@ -8,9 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from variants.data.base import EOS, IGNORED, N_SPECIALS, PAD, Batch, Data, Notify, Split, check_positive, silent
-from variants.data.order import address
-from variants.data.sequences import Symbols, draws
+from variants.data.base import EOS, IGNORED, N_SPECIALS, PAD, Batch, Split, check_positive
+from variants.data.synthetic import Synthetic, draws
 from variants.slots import data
 
 
@@ -38,7 +37,7 @@ class CopyingSplit(Split):
 
 
 @data.register("copying")
-class Copying(Data):
+class Copying(Synthetic):
     """Random symbols, a mark, and the same symbols again, which the model must predict.
 
     Only the copy is a target; a guess is right once in ``symbols``. Every symbol is copied from ``length + 1`` tokens
@@ -73,17 +72,12 @@ class Copying(Data):
         batch_size: int = 64,
         seed: int = 0,
     ) -> None:
-        check_positive(
-            symbols=symbols, min_length=min_length, n_train=n_train, n_validation=n_validation, batch_size=batch_size
-        )
+        check_positive(symbols=symbols, min_length=min_length)
         if min_length > max_length:
             raise ValueError(f"min_length={min_length}: must not exceed max_length={max_length}")
-        self.batch_size = batch_size
-        self.vocab = N_SPECIALS + symbols
-        self.length = 2 * max_length + 1
-        self.tokenizer = Symbols(symbols)
-        self.train = CopyingSplit(address(seed, "train"), n_train, symbols, (min_length, max_length))
-        self.validation = CopyingSplit(address(seed, "validation"), n_validation, symbols, (min_length, max_length))
 
-    def prepare(self, notify: Notify = silent) -> None:
-        """Do nothing: examples are made when they are asked for."""
+        def split(key: int, n_examples: int) -> CopyingSplit:
+            return CopyingSplit(key, n_examples, symbols, (min_length, max_length))
+
+        super().__init__(split, symbols, n_train, n_validation, batch_size, seed)
+        self.length = 2 * max_length + 1

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from variants.data.base import IGNORED, N_SPECIALS, PAD, Batch, Data, Notify, Split, check_positive, silent
-from variants.data.order import address
-from variants.data.sequences import Symbols, draws
+from variants.data.base import IGNORED, N_SPECIALS, PAD, Batch, Split, check_positive
+from variants.data.synthetic import Synthetic, draws
 from variants.slots import data
 
 Ids = NDArray[np.int64]
@@ -62,7 +61,7 @@ def interleaved(keys: Ids, values: Ids) -> Ids:
 
 
 @data.register("recall")
-class Recall(Data):
+class Recall(Synthetic):
     """Key-value pairs, a gap, and every key again: the model must recall the values.
 
     Only the value behind a repeated key is a target; a guess is right once in ``values``. The gap is uniform between
@@ -102,20 +101,14 @@ class Recall(Data):
         batch_size: int = 64,
         seed: int = 0,
     ) -> None:
-        check_positive(
-            pairs=pairs, keys=keys, values=values, n_train=n_train, n_validation=n_validation, batch_size=batch_size
-        )
+        check_positive(pairs=pairs, keys=keys, values=values)
         if pairs > keys:
             raise ValueError(f"pairs={pairs}: must not exceed keys={keys}, which are distinct in a sequence")
         if not 0 <= min_gap <= max_gap:
             raise ValueError(f"min_gap={min_gap}: must be between 0 and max_gap={max_gap}")
-        self.batch_size = batch_size
-        self.vocab = N_SPECIALS + keys + values + 1
-        self.length = 4 * pairs + max_gap
-        self.tokenizer = Symbols(keys + values + 1)
-        sizes, gaps = (pairs, keys, values), (min_gap, max_gap)
-        self.train = RecallSplit(address(seed, "train"), n_train, *sizes, gaps)
-        self.validation = RecallSplit(address(seed, "validation"), n_validation, *sizes, gaps)
 
-    def prepare(self, notify: Notify = silent) -> None:
-        """Do nothing: examples are made when they are asked for."""
+        def split(key: int, n_examples: int) -> RecallSplit:
+            return RecallSplit(key, n_examples, pairs, keys, values, (min_gap, max_gap))
+
+        super().__init__(split, keys + values + 1, n_train, n_validation, batch_size, seed)
+        self.length = 4 * pairs + max_gap

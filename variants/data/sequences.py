@@ -9,50 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from variants.data.base import BOS, EOS, IGNORED, N_SPECIALS, PAD, Batch, Data, Notify, Split, check_positive, silent
-from variants.data.order import address
+from variants.data.base import BOS, EOS, IGNORED, N_SPECIALS, PAD, Batch, Split, check_positive
+from variants.data.synthetic import Synthetic, Words, draws
 from variants.slots import data
-
-Words = NDArray[np.uint64]
-
-
-def mix(words: Words) -> Words:
-    """Scramble 64-bit words one to one: the finaliser of SplitMix64.
-
-    Source: Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom Number Generators".
-    """
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
-def draws(key: int, indices: Sequence[int], n: int) -> Words:
-    """``n`` random words for every index: a function of (key, index), whichever indices are asked together."""
-    rows: Words = np.asarray(indices).astype(np.uint64) ^ np.uint64(key)
-    return mix(np.add.outer(mix(rows), np.arange(n, dtype=np.uint64)))
-
-
-class Symbols:
-    """Number the symbols in text: ``"0 2"`` is the first symbol and the third."""
-
-    def __init__(self, symbols: int) -> None:
-        self.vocab = symbols + N_SPECIALS
-
-    def encode(self, text: str) -> list[int]:
-        """Words to ids.
-
-        Raises:
-            ValueError: A word is no symbol's number.
-        """
-        for word in text.split():
-            if not (word.isdecimal() and int(word) < self.vocab - N_SPECIALS):
-                raise ValueError(f"{word!r}: not a symbol; they are the numbers 0 to {self.vocab - N_SPECIALS - 1}")
-        return [int(word) + N_SPECIALS for word in text.split()]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Ids to words; special ones are left out."""
-        return " ".join(str(i - N_SPECIALS) for i in ids if i >= N_SPECIALS)
 
 
 class Sequences(Split):
@@ -117,7 +76,7 @@ ORDERS = {"copy": copied, "reverse": reversed_, "sort": sorted_}
 @data.register("copy", order="copy")
 @data.register("reverse", order="reverse")
 @data.register("sort", order="sort")
-class SequenceTask(Data):
+class SequenceTask(Synthetic):
     """Random symbols, to be copied, reversed or sorted.
 
     Lengths are uniform between the two bounds and symbols uniform. Example ``i`` of a split is a function of (seed,
@@ -151,18 +110,14 @@ class SequenceTask(Data):
         batch_size: int = 64,
         seed: int = 0,
     ) -> None:
-        check_positive(
-            symbols=symbols, min_length=min_length, n_train=n_train, n_validation=n_validation, batch_size=batch_size
-        )
+        check_positive(symbols=symbols, min_length=min_length)
         if min_length > max_length:
             raise ValueError(f"min_length={min_length}: must not exceed max_length={max_length}")
-        self.batch_size = batch_size
-        self.vocab = symbols + N_SPECIALS
-        self.length = self.source_length = max_length + 1
-        self.tokenizer = self.source_tokenizer = Symbols(symbols)
         lengths, ordered = (min_length, max_length), ORDERS[order]
-        self.train = Sequences(address(seed, "train"), n_train, symbols, lengths, ordered)
-        self.validation = Sequences(address(seed, "validation"), n_validation, symbols, lengths, ordered)
 
-    def prepare(self, notify: Notify = silent) -> None:
-        """Do nothing: examples are made when they are asked for."""
+        def split(key: int, n_examples: int) -> Sequences:
+            return Sequences(key, n_examples, symbols, lengths, ordered)
+
+        super().__init__(split, symbols, n_train, n_validation, batch_size, seed)
+        self.length = self.source_length = max_length + 1
+        self.source_tokenizer = self.tokenizer
