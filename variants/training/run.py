@@ -171,7 +171,11 @@ def _run(config: dict[str, Any], folder: Folder, data: Any, task: Task, resume: 
         if is_main:
             folder.note(outcome[0], trainer.global_step if trainer else start, outcome[1])
             tracking.finish(int(outcome[0] in ("failed", "diverged")))
-    return _result(folder, *outcome)
+    result = _result(folder, *outcome)
+    if outcome[0] == "finished":
+        early = f" ({outcome[1]})" if outcome[1] else ""
+        notify(f"finished{early}: val/loss {result.metrics['val/loss']:.4f}; the run is in {folder.path}")
+    return result
 
 
 def task_of(config: dict[str, Any], data: Any, known: dict[str, Any]) -> Task:
