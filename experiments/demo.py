@@ -29,13 +29,16 @@ ARMS = {
     "modern: pre-norm, SwiGLU, rotary, RMSNorm": "llama_tiny",
 }
 COMMON = [
+    "model.d_model=96",
+    "model.n_layers=3",
     "data=bible_en",
+    "data.vocab=1024",
     "data.length=128",
-    "trainer.max_steps=300",
+    "trainer.max_steps=400",
     "trainer.val_check_interval=50",
     "trainer.limit_val_batches=10",
     "optimiser.lr=2e-3",
-    "schedule.warmup=60",
+    "schedule.warmup=50",
     "tracker.group=demo",
 ]
 PROMPT = "And it came to pass"
