@@ -10,6 +10,7 @@ import textwrap
 import pytest
 import torch
 import torch.nn.functional as F
+from exporting import unchecked
 from torch import nn
 
 from variants.blocks.context import Context
@@ -724,10 +725,34 @@ def test_export_is_refused_to_what_looks_at_values():
         common.exports(Example("feedforward", LooksAtValues))
 
 
+class DiffersCompiled(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x) * (2 if torch.compiler.is_compiling() else 1)
+
+
+class LearnsLessCompiled(PlainFeedForward):
+    def forward(self, x, context=None):
+        return super().forward(x.detach() if torch.compiler.is_compiling() else x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("component", "message"),
+    [
+        (LooksAtValues, "Data-dependent"),
+        (DiffersCompiled, r"compiled, at \(batch 2, time 6\): differs"),
+        (LearnsLessCompiled, r"compiled, at \(batch 2, time 6\), the gradient of input 0: differs"),
+    ],
+)
+def test_compilation_is_refused_to_what_it_would_change(component, message):
+    with unchecked(), pytest.raises(Exception, match=message):
+        common.compiles(Example("feedforward", component))
+
+
 def test_every_promise_is_shown_to_fail():
     from variants.testing import PROMISES
 
-    broken = {promise for _, promise, _, _ in CASES} | {common.exports}
+    broken = {promise for _, promise, _, _ in CASES} | {common.exports, common.compiles}
     assert {promise for promises in PROMISES.values() for promise in promises} <= broken
 
 

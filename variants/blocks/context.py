@@ -35,10 +35,11 @@ class Context:
         losses: What parts add to the loss, by name.
     """
 
-    mask: AttentionMask = field(default_factory=AttentionMask)
-    place: Placement = field(default_factory=Placement)
+    # torch.compile traces a function that makes a default, and no class that does.
+    mask: AttentionMask = field(default_factory=lambda: AttentionMask())
+    place: Placement = field(default_factory=lambda: Placement())
     memory: Float[Tensor, "sources source d_model"] | None = None
-    memory_mask: AttentionMask = field(default_factory=AttentionMask)
+    memory_mask: AttentionMask = field(default_factory=lambda: AttentionMask())
     cache: Cache | None = None
     depth: int = 0
     losses: dict[str, Float[Tensor, ""]] = field(default_factory=dict)

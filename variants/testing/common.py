@@ -168,6 +168,29 @@ def exports(example: Example) -> None:
             same(program.module()(*other), tried(*other), f"exported, at (batch {batch_size}, time {time})")
 
 
+def compiles(example: Example) -> None:
+    """``torch.compile`` takes it in one graph, which gives the same output and gradients, at another length too.
+
+    The backend is ``aot_eager``: it traces forward and backward as the default does, and needs no C++ compiler. Torch
+    traces no recurrence of its own, and leaves what holds one in pieces.
+    """
+    tried = probe(example)
+    whole = not any(isinstance(module, nn.RNNBase) for module in tried.modules())
+    torch.compiler.reset()  # the programs of an earlier choice count towards a limit
+    compiled = torch.compile(tried, backend="aot_eager", fullgraph=whole)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for batch, time in ((2, 6), (3, 9)):
+            outputs, slopes = [], []
+            for function in (compiled, tried):
+                inputs = _leaves(tried.inputs(batch=batch, time=time))
+                y = function(*inputs)
+                outputs.append(y)
+                slopes.append(gradients(tried, weighted(y), *(t for t in inputs if t.requires_grad)))
+            same(outputs[0], outputs[1], f"compiled, at (batch {batch}, time {time})")
+            _close_gradients(slopes[0], slopes[1], f"compiled, at (batch {batch}, time {time})", 1e-4)
+
+
 class Flat(nn.Module):
     """A probe whose forward takes any number of tensors, all of which may have dynamic sizes."""
 

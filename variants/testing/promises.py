@@ -14,24 +14,25 @@ from variants import slots as _slots  # noqa: F401  # fills SLOTS
 from variants.registry import SLOTS, ConfigError, unknown
 from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
-from variants.testing.common import COMMON, exports, same_shape
+from variants.testing.common import COMMON, compiles, exports, same_shape
 from variants.testing.examples import Example
 
 PART = (same_shape, *COMMON)
+TRACED = (exports, compiles)
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
-    "mixer": (*PART, *mixers.MIXER, exports),
-    "cross": (*PART, *crosses.CROSS, exports),
-    "kernel": (*kernels.KERNEL, *COMMON, exports),
-    "position": (*positions.POSITION, *COMMON, exports),
-    "norm": (*PART, *blocks.NORM, exports),
-    "residual": (*PART, *blocks.RESIDUAL, exports),
-    "feedforward": (*PART, *blocks.FEEDFORWARD, exports),
-    "embedding": (*COMMON, *blocks.EMBEDDING, exports),
-    "head": (*COMMON, *blocks.HEAD, exports),
+    "mixer": (*PART, *mixers.MIXER, *TRACED),
+    "cross": (*PART, *crosses.CROSS, *TRACED),
+    "kernel": (*kernels.KERNEL, *COMMON, *TRACED),
+    "position": (*positions.POSITION, *COMMON, *TRACED),
+    "norm": (*PART, *blocks.NORM, *TRACED),
+    "residual": (*PART, *blocks.RESIDUAL, *TRACED),
+    "feedforward": (*PART, *blocks.FEEDFORWARD, *TRACED),
+    "embedding": (*COMMON, *blocks.EMBEDDING, *TRACED),
+    "head": (*COMMON, *blocks.HEAD, *TRACED),
     "sharing": blocks.SHARING,
     "initialiser": layouts.INITIALISER,
-    "layout": (*COMMON, *layouts.LAYOUT, exports),
+    "layout": (*COMMON, *layouts.LAYOUT, *TRACED),
     "objective": training.OBJECTIVE,
     "optimiser": training.OPTIMISER,
     "schedule": training.SCHEDULE,
