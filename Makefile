@@ -4,7 +4,7 @@ BIN := .venv/bin
 # The suite runs on two workers, each with one thread.
 WORKERS ?= 2
 
-.PHONY: demo test test-product lint bench clean
+.PHONY: demo test test-product mutation lint bench clean
 
 demo: .venv/run
 	$(BIN)/python -m experiments.demo
@@ -18,6 +18,12 @@ SEED ?=
 test-product: .venv/dev
 	OMP_NUM_THREADS=1 VARIANTS_PRODUCT=$(N) VARIANTS_SEED=$(SEED) $(BIN)/pytest tests/product
 
+# Small faults put into the blocks, the models and the loss: how many do their tests find? A run that was stopped goes on.
+MUTANTS ?= 400
+MUTATION_SEED ?= 0
+mutation: .venv/dev
+	$(BIN)/python -m experiments.mutation --n $(MUTANTS) --seed $(MUTATION_SEED) --workers $(WORKERS)
+
 lint: .venv/dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -28,7 +34,7 @@ bench: .venv/run
 	$(BIN)/python -m experiments.bench
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .mutation
 
 .venv/run: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
