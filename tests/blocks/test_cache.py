@@ -136,3 +136,9 @@ def test_the_facts_of_rows_follow_the_rows():
     cache.repeat(2)
     cache.reorder(torch.tensor([2, 0, 0]))
     assert cache.extend(AttentionMask(), 3, 1, CPU).keep.tolist() == [[False, True], [True, True], [True, True]]
+
+
+def test_documents_go_on_from_nothing_where_the_first_chunk_was_empty():
+    cache = Cache(3)
+    cache.extend(AttentionMask(documents=torch.zeros(1, 0, dtype=torch.long)), 1, 0, CPU)
+    assert cache.extend(AttentionMask(), 1, 2, CPU).documents.tolist() == [[0, 0]]

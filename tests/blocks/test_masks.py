@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from exporting import unchecked
 from torch.utils import _pytree as pytree
 
 from variants.blocks.masks import AttentionMask, positions_of, starts_of
@@ -112,16 +113,23 @@ def test_facts_of_another_length_are_refused(name):
             AttentionMask(**{name: facts}).fits(n_key)
 
 
+def test_facts_that_are_no_row_a_sequence_are_refused():
+    with unchecked():
+        for keep in (KEEP[0], KEEP[..., None]):
+            with pytest.raises(ValueError, match="keep has shape"):
+                AttentionMask(keep=keep).fits(5)
+
+
 @pytest.mark.parametrize("name", ["keep", "prefix"])
 def test_flags_that_are_no_booleans_are_refused(name):
-    with pytest.raises(Exception, match=name):
+    with unchecked(), pytest.raises(ValueError, match=rf"{name} must be boolean \(True: may attend\), not torch.int64"):
         AttentionMask(**{name: KEEP.long()})
 
 
 @pytest.mark.parametrize("name", ["documents", "query_documents"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
 def test_documents_that_are_no_integers_are_refused(name, dtype):
-    with pytest.raises(Exception, match=name):
+    with unchecked(), pytest.raises(ValueError, match=f"{name} must be integers, not {dtype}"):
         AttentionMask(**{name: DOCUMENTS.to(dtype)})
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from variants.blocks.masks import AttentionMask
-from variants.models import assemble, build, cost, effects
+from variants.models import Assembly, assemble, build, cost, effects, skeleton
 from variants.registry import ConfigError
 
 TINY = {"d_model": 32, "n_layers": 3, "n_heads": 4, "vocab": 50}
@@ -183,3 +183,68 @@ def test_a_local_and_global_pattern_decodes_as_it_reads():
         cache = Cache(12)
         steps = [model(IDS[:, t : t + 1], AttentionMask(keep=keep[:, t : t + 1]), cache).logits for t in range(12)]
     torch.testing.assert_close(torch.cat(steps, 1)[keep], whole[keep], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"dropout": 1.0}, "dropout: 1.0 is not a rate: at least 0, below 1"),
+        ({"attention_dropout": -0.1}, "attention_dropout: -0.1 is not a rate: at least 0, below 1"),
+        ({"norm_eps": -1e-5}, "norm_eps: -1e-05 must not be negative"),
+        ({"d_model": 0}, "d_model: 0 must be at least 1"),
+        ({"d_model": 10**6 + 1}, "d_model: 1000001 must be at most 1000000"),
+        ({"n_layers": 1001}, "n_layers: 1001 must be at most 1000"),
+        ({"n_heads": 10001}, "n_heads: 10001 must be at most 10000"),
+        ({"vocab": 10**8 + 1}, "vocab: 100000001 must be at most 100000000"),
+        ({"source_vocab": 10**8 + 1}, "source_vocab: 100000001 must be at most 100000000"),
+        ({"max_length": 10**8 + 1}, "max_length: 100000001 must be at most 100000000"),
+        ({"decoder": {"dropout": 1.5}}, "decoder.dropout: 1.5 is not a rate: at least 0, below 1"),
+    ],
+)
+def test_a_number_out_of_range_is_refused_before_anything_is_built(fields, line):
+    with pytest.raises(ConfigError) as caught:
+        skeleton.check({**TINY, **fields})
+    assert caught.value.problems == (line,)
+
+
+def test_the_ends_of_the_ranges_are_in_them():
+    most = {"d_model": 10**6, "n_layers": 1000, "n_heads": 10**4, "vocab": 10**8, "source_vocab": 10**8}
+    assert skeleton.check({**TINY, **most, "max_length": 10**8})["n_layers"] == 1000
+    least = dict.fromkeys(("d_model", "n_layers", "n_heads", "vocab", "source_vocab", "max_length"), 1)
+    assert skeleton.check({**least, "dropout": 0.0, "norm_eps": 0.0})["d_model"] == 1
+
+
+@pytest.mark.parametrize(
+    ("layout", "role", "depths"),
+    [
+        ("decoder_only", "decoder", (3, 0, 3, "decoder")),
+        ("encoder_only", "encoder", (2, 2, 0, "encoder")),
+        ("encoder_decoder", "encoder", (2, 2, 3, "encoder")),
+        ("encoder_decoder", "decoder", (3, 2, 3, "decoder")),
+    ],
+)
+def test_a_residual_is_told_the_depths_that_there_are(layout, role, depths):
+    model = skeleton.check({**TINY, "layout": layout, "encoder": {"n_layers": 2}})
+    told = Assembly(model)._depths(role)
+    assert (told.own, told.encoder, told.decoder, told.role) == depths
+
+
+def test_a_size_that_overflows_is_a_line_and_another_fault_of_a_component_is_not():
+    lines = problems(feedforward={"name": "relu", "d_ff": 10**18})
+    assert len(lines) == 1
+    assert "some size is too large" in lines[0]
+    with pytest.raises(RuntimeError, match="its own"):
+        Assembly(skeleton.check(TINY))._try("model.mixer", _raise)
+
+
+def _raise():
+    raise RuntimeError("a fault of its own")
+
+
+def test_a_position_without_effect_is_named_and_one_that_acts_is_not():
+    for position, idle in (("rotary", True), ("relative", True), ("sinusoidal", False), ("none", False)):
+        lines = effects.without_effect(assemble({**TINY, "mixer": "lstm", "position": position}))
+        assert any(line.startswith("position") for line in lines) == idle, (position, lines)
+        assert not any(
+            line.startswith("position") for line in effects.without_effect(assemble({**TINY, "position": position}))
+        )

@@ -81,3 +81,31 @@ def test_memory_is_near_what_torch_allocates(every):
     highest = max(itertools.accumulate(event.nbytes() for event in events))
     measured = highest + memory.COPIES * sum(p.numel() * p.element_size() for p in model.parameters())
     assert 0.8 < memory.peak_bytes(fields, {"checkpoint_every": every}, 8, 128) / measured < 1.2
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("decoder.layers.3.mixer.q.weight", "mixer"),
+        ("towers.text.stack.layers.0.feedforward.up.weight", "feedforward"),
+        ("stack.norm.weight", "final norm"),
+        ("stack.positions.0.table.weight", "position"),
+        ("source_embedding.table", "embedding"),
+        ("head.bias", "head"),
+        ("head.norm", "head"),
+    ],
+)
+def test_a_parameter_belongs_to_the_slot_in_a_layer_and_to_the_child_elsewhere(name, part):
+    assert cost._part_of(name) == part
+
+
+def test_a_model_without_embedding_or_positions_has_nothing_to_take_off():
+    assert cost.parameters(torch.nn.Linear(3, 2)) == (8, 8, {"weight": 6, "bias": 2})
+
+
+@pytest.mark.parametrize(("chunk", "targets"), [(5, 5), (512, 2 * 7)])
+def test_a_larger_vocabulary_costs_its_rows_and_a_chunk_of_logits(chunk, targets):
+    fields = {**SIZES, "head": {"name": "linear", "chunk": chunk}}
+    small, large = (memory.peak_bytes({**fields, "vocab": vocab}, {}, 2, 7) for vocab in (50, 80))
+    rows, logits = memory.COPIES * 4 * 32 * 30, 3 * 4 * targets * 30
+    assert large - small == rows + logits

@@ -59,8 +59,10 @@ def test_micro_batches_of_ragged_counts_train_as_one_batch_does(tmp_path):
 
 def test_the_gradient_is_that_of_the_mean_over_the_steps_targets(tmp_path, monkeypatch):
     kept = Gradients(monkeypatch)
-    start = []
+    start, rows = [], []
     keep = lambda task: start.append(copy.deepcopy(task.model))  # noqa: E731
+    write = Task.write
+    monkeypatch.setattr(Task, "write", lambda task, row: (rows.append(dict(row)), write(task, row)))
     task = fitted(tmp_path, *STILL, "trainer.gradient_clip_val=0.01", prepare=keep)
     model, loader = start[0], task.trainer.datamodule
     losses = [task.objective(model, loader.data.train.batch(_rows(loader, k))) for k in (0, 1)]
@@ -70,6 +72,10 @@ def test_the_gradient_is_that_of_the_mean_over_the_steps_targets(tmp_path, monke
     assert largest_difference(kept.before[0], expected) < 1e-12
     norm = math.sqrt(sum(float(g.square().sum()) for g in expected.values()))
     assert kept.norms[0] == pytest.approx(norm)
+    nll, count = (sum(float(getattr(loss, name)) for loss in losses) for name in ("nll", "count"))
+    logged = next(row for row in rows if "train/loss" in row)
+    assert logged["train/loss"] == pytest.approx(nll / count)
+    assert logged["grad_norm"] == pytest.approx(norm)
     clipped = global_norm(kept.after[0].values())
     assert clipped == pytest.approx(0.01, rel=1e-4)
 

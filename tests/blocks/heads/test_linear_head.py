@@ -186,3 +186,13 @@ def test_its_cost_is_that_of_one_projection():
 def test_a_chunk_of_nothing_is_refused():
     with pytest.raises(ValueError, match="chunk=0: must be positive"):
         LinearHead(VOCAB, WIDTH, chunk=0)
+
+
+def test_a_bias_starts_from_nothing_and_says_so():
+    head = LinearHead(VOCAB, WIDTH, bias=True)
+    assert head.initial == {"bias": 0.0}
+    assert torch.equal(head.bias, torch.zeros(VOCAB))
+
+
+def test_an_ignored_target_is_torchs_own():
+    assert F.cross_entropy(torch.randn(1, 3), torch.tensor([IGNORED]), reduction="sum") == 0

@@ -10,6 +10,7 @@ from variants.blocks.context import Context
 from variants.blocks.kernels import Math, Sdpa
 from variants.blocks.masks import AttentionMask, positions_of
 from variants.blocks.mixers import Attention
+from variants.blocks.mixers.multihead import MultiHead
 from variants.blocks.positions import Placement, Relative, Rotary
 from variants.slots import kernels, mixers
 
@@ -198,3 +199,17 @@ def test_attention_exports_with_any_batch_and_time(padded):
     x, keep = torch.randn(3, 11, 16), torch.rand(3, 11) > 0.3
     other = AttentionMask(causal=True, keep=keep if padded else None)
     torch.testing.assert_close(program.module()(x, other), Model()(x, other))
+
+
+def test_the_least_window_and_head_will_do():
+    a = Attention(4, 4, Math(), window=1, d_head=1)
+    x = torch.randn(1, 3, 4)
+    torch.testing.assert_close(a(x), a.out(a.v(x)))
+    for options, message in (({"window": 0}, "window must be at least 1, not 0"), ({"d_head": 0}, "d_head must be at")):
+        with pytest.raises(ValueError, match=message):
+            Attention(4, 4, Math(), **options)
+
+
+def test_without_a_word_there_is_no_bias():
+    for made in (Attention(4, 2, Math()), MultiHead(4, 2, Math())):
+        assert not [name for name, _ in made.named_parameters() if name.endswith("bias")]

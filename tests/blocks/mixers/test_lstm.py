@@ -148,6 +148,9 @@ def test_what_it_cannot_do_is_refused():
         Lstm(5, True)
     with pytest.raises(ValueError, match="every window, but the mask's is 3"):
         lstm()(torch.randn(1, 4, 6, dtype=DOUBLE), Context(AttentionMask(window=3)))
+    for context in (Context(AttentionMask(causal=True)), Context(cache=Cache(4))):
+        with pytest.raises(AssertionError, match="serves no causal stack"):
+            lstm(bidirectional=True)(torch.randn(1, 4, 6, dtype=DOUBLE), context)
 
 
 def test_it_is_built_from_its_name_and_counts_a_token_at_a_time():

@@ -112,3 +112,10 @@ def test_layernorm_std_differs_from_layernorm_by_the_deviation_alone():
     x = torch.randn(1, 3, 10, dtype=torch.float64)
     ratio = LayerNormStd(10, 0.0).double()(x) / LayerNorm(10, 0.0).double()(x)
     torch.testing.assert_close(ratio, torch.full_like(ratio, math.sqrt(9 / 10)))
+
+
+@pytest.mark.parametrize("name", norms.choices)
+def test_a_norm_declares_the_constants_that_it_is_built_with(name):
+    norm = norms.build(name, width=4)
+    for parameter, value in norm.named_parameters():
+        assert torch.equal(value, torch.full((4,), norm.initial[parameter]))

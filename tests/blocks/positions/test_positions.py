@@ -108,6 +108,15 @@ def test_a_sequence_longer_than_the_learned_positions_is_named_with_their_number
         Learned(4, max_length=0)
 
 
+def test_learned_positions_may_be_a_single_one_and_are_looked_up_for_no_token_or_without_values():
+    assert Learned(4, max_length=1).input(torch.zeros(1, 1, 4), at(0)).shape == (1, 1, 4)
+    assert Learned(4, max_length=2).input(torch.zeros(1, 0, 4), at()[..., :0].long()).shape == (1, 0, 4)
+    with pytest.raises(ValueError, match="at least 1, not 0"):
+        Learned(4, max_length=0)
+    with torch.device("meta"):
+        assert Learned(4, max_length=2).input(torch.zeros(1, 3, 4), torch.zeros(1, 3, dtype=torch.long)).is_meta
+
+
 def test_pads_do_not_use_up_learned_positions():
     keep = torch.tensor([[False, True, True]])
     Learned(4, max_length=2).input(torch.zeros(1, 3, 4), positions_of(AttentionMask(keep=keep), 3, "cpu"))
@@ -177,7 +186,7 @@ def test_an_odd_width_cannot_be_turned():
     assert "d_head 7 must be even" in Rotary().refuses(7)
     assert "d_head 6 times fraction 0.5 = 3" in Rotary(fraction=0.5).refuses(6)
     assert "= 0" in Rotary(fraction=0.1).refuses(8)
-    for options in ({"fraction": 0.0}, {"fraction": 1.5}, {"base": 0.0}):
+    for options in ({"fraction": 0.0}, {"fraction": 1.5}, {"base": 0.0}, {"base": -1.0}):
         with pytest.raises(ValueError, match="must be"):
             Rotary(**options)
     with pytest.raises(ConfigError, match="layout: expected one of 'half', 'interleaved'"):
@@ -219,6 +228,14 @@ def test_too_few_buckets_or_too_short_a_distance_are_refused():
             Relative(2, False, **options)
     with pytest.raises(ValueError, match="n_buckets must be a multiple of 4"):
         Relative(2, True, n_buckets=6)
+
+
+def test_the_fewest_buckets_will_do_and_one_side_is_the_usual():
+    assert Relative(2, n_buckets=2, max_distance=2).buckets(at(at(1, 0, -1, -9).tolist()[0])).tolist() == [
+        [[0, 0, 1, 1]]
+    ]
+    assert Relative(2, True, n_buckets=4, max_distance=2).n_side == 2
+    assert not Relative(2).bidirectional
 
 
 # all -----------------------------------------------------------------------------------------------------------------
