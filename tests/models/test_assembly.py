@@ -126,6 +126,8 @@ def test_layers_start_different():
             {"sharing": "all", "layers": {1: {"norm": "layernorm"}}},
             "model.decoder.layers.1: shares its weights with layer 0",
         ),
+        ({"decoder": {"mixer": {"n_kv_heads": 3}}}, "model.decoder.mixer: n_kv_heads 3 must divide n_heads 4"),
+        ({"layers": {1: {"mixer": {"n_kv_heads": 3}}}}, "model.layers: mixer: n_kv_heads 3 must divide n_heads 4"),
         ({"vocab": None}, "model.vocab: needed"),
         (
             {"layout": {"name": "encoder_decoder", "shared_vocabulary": True}, "source_vocab": 9},
@@ -248,3 +250,9 @@ def test_a_position_without_effect_is_named_and_one_that_acts_is_not():
         assert not any(
             line.startswith("position") for line in effects.without_effect(assemble({**TINY, "position": position}))
         )
+
+
+def test_a_wrong_type_does_not_hide_what_is_missing():
+    with pytest.raises(ConfigError) as caught:
+        skeleton.check({"d_model": "wide", "n_heads": 4})
+    assert [line.split(":")[0] for line in caught.value.problems] == ["d_model", "n_layers"]

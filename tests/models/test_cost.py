@@ -93,6 +93,7 @@ def test_memory_is_near_what_torch_allocates(every):
         ("source_embedding.table", "embedding"),
         ("head.bias", "head"),
         ("head.norm", "head"),
+        ("head.layers.weight", "head"),
     ],
 )
 def test_a_parameter_belongs_to_the_slot_in_a_layer_and_to_the_child_elsewhere(name, part):
@@ -109,3 +110,9 @@ def test_a_larger_vocabulary_costs_its_rows_and_a_chunk_of_logits(chunk, targets
     small, large = (memory.peak_bytes({**fields, "vocab": vocab}, {}, 2, 7) for vocab in (50, 80))
     rows, logits = memory.COPIES * 4 * 32 * 30, 3 * 4 * targets * 30
     assert large - small == rows + logits
+
+
+def test_a_head_that_knows_no_chunks_holds_all_logits():
+    model = torch.nn.Module()
+    model.embedding, model.head = None, lambda x, embedding: x.new_zeros(*x.shape[:2], 30)
+    assert memory._logits_bytes(model, torch.zeros(2, 7, 16)) == 3 * 4 * 2 * 7 * 30

@@ -76,3 +76,9 @@ def test_a_cross_mixer_that_is_none_is_no_branch():
 def test_losses_of_a_name_add_up():
     one, two = torch.tensor(1.0), torch.tensor(2.0)
     assert add_up({"a": one}, {"a": two, "b": two}) == {"a": torch.tensor(3.0), "b": two}
+
+
+def test_positions_act_on_the_input_once_whatever_the_depth():
+    plain, placed = (build({**TINY, "position": name}).eval() for name in ("none", "sinusoidal"))
+    x, (position,) = torch.randn(1, 4, 16), placed.stack.positions
+    torch.testing.assert_close(placed.stack(x)[0], plain.stack(position.input(x, torch.arange(4)[None]))[0])

@@ -173,3 +173,11 @@ def test_its_declarations_name_its_children(name):
     layer = feedforwards.build(name, d_model=8)
     assert set(layer.parallel) == {n for n, m in layer.named_children() if isinstance(m, nn.Linear)}
     assert layer.writes == ("down",)
+
+
+def test_plain_projections_have_a_bias_unless_told():
+    assert [name for name, _ in PlainFeedForward(4).named_parameters() if name.endswith("bias")] == [
+        "up.bias",
+        "down.bias",
+    ]
+    assert not [name for name, _ in PlainFeedForward(4, bias=False).named_parameters() if name.endswith("bias")]

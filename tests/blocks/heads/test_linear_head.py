@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from variants.blocks.embeddings import TiedEmbedding, UntiedEmbedding
-from variants.blocks.heads import IGNORED, LinearHead
+from variants.blocks.heads import IGNORED, Head, LinearHead
 
 VOCAB, WIDTH = 11, 6
 
@@ -191,6 +191,7 @@ def test_a_chunk_of_nothing_is_refused():
 def test_a_bias_starts_from_nothing_and_says_so():
     head = LinearHead(VOCAB, WIDTH, bias=True)
     assert head.initial == {"bias": 0.0}
+    assert head.chunk == Head().chunk
     assert torch.equal(head.bias, torch.zeros(VOCAB))
 
 

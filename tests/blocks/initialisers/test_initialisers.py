@@ -236,3 +236,9 @@ def test_a_sharded_model_starts_as_a_whole_one():
             assert torch.equal(parameter.to_local(), whole[name].chunk(2)[1])
     finally:
         dist.destroy_process_group()
+
+
+def test_a_seed_is_one_that_torch_takes():
+    seeds = [generator_of(0, str(name)).initial_seed() for name in range(64)]
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert len(set(seeds)) == 64

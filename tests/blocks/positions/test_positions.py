@@ -74,6 +74,13 @@ def test_inclusive_spacing_ends_on_the_longest_wavelength():
     assert angle == pytest.approx(1 / 10000)
 
 
+def test_the_base_of_sinusoids_is_any_positive_number():
+    assert torch.equal(table(Sinusoidal(4, base=0.5), (0,), 4), torch.tensor([[0, 1, 0, 1]], dtype=DOUBLE))
+    for base in (0.0, -1.0):
+        with pytest.raises(ValueError, match="base"):
+            Sinusoidal(4, base=base)
+
+
 def test_sinusoids_are_exact_before_they_are_cast():
     exact = table(Sinusoidal(8), [99_999], 8)
     assert torch.equal(table(Sinusoidal(8), [99_999], 8, torch.float32), exact.float())
