@@ -143,6 +143,8 @@ def test_a_contradiction_is_one_line_with_its_place(fields, said):
 
 def test_the_datas_vocabulary_must_fit():
     assert problems({"vocab": 60}) == ("model.vocab: 50 is smaller than the data's vocabulary of 60",)
+    for of_data in (40, 50):
+        assert assemble(TINY, vocab=of_data).embedding.table.weight.shape == (50, 32)
 
 
 def test_all_contradictions_are_said_at_once():
@@ -256,3 +258,23 @@ def test_a_wrong_type_does_not_hide_what_is_missing():
     with pytest.raises(ConfigError) as caught:
         skeleton.check({"d_model": "wide", "n_heads": 4})
     assert [line.split(":")[0] for line in caught.value.problems] == ["d_model", "n_layers"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        ({"pattern": ["local"]}, "layers.pattern: expected names with spaces between them, got ['local']"),
+        ({"pattern": "  "}, "layers.pattern: expected names with spaces between them, got '  '"),
+        ({"pattern": "local"}, "layers.pattern: 'local' has no patch; write `local: {}` if it changes nothing"),
+        ({"local": {}}, "layers.local: neither a layer's index nor a name in the pattern None"),
+        ({0: {"n_layers": 2}}, "layers.0.n_layers: no field of this patch 'n_layers'"),
+        ({0: 3}, "layers.0: expected a mapping, got 3"),
+    ],
+)
+@pytest.mark.parametrize("place", ["", "decoder."])
+def test_a_patch_that_cannot_be_read_is_one_line_with_its_place(layers, said, place):
+    patch = {"layers": layers} if not place else {"decoder": {"layers": layers}}
+    with pytest.raises(ConfigError) as caught:
+        skeleton.check({**TINY, **patch})
+    (line,) = caught.value.problems
+    assert line.startswith(place + said)

@@ -115,4 +115,4 @@ def test_a_larger_vocabulary_costs_its_rows_and_a_chunk_of_logits(chunk, targets
 def test_a_head_that_knows_no_chunks_holds_all_logits():
     model = torch.nn.Module()
     model.embedding, model.head = None, lambda x, embedding: x.new_zeros(*x.shape[:2], 30)
-    assert memory._logits_bytes(model, torch.zeros(2, 7, 16)) == 3 * 4 * 2 * 7 * 30
+    assert memory._logits_bytes(model, torch.zeros(2, 7, 3)) == 3 * 4 * 2 * 7 * 30

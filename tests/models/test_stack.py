@@ -43,6 +43,8 @@ def test_a_packed_target_is_decoded_token_by_token_beside_its_own_source(model):
 def test_documents_of_one_side_alone_bound_that_side_alone(model):
     plain = model(SOURCE, TARGET, None, AttentionMask(documents=torch.zeros(2, 5, dtype=torch.long))).logits
     torch.testing.assert_close(plain, model(SOURCE, TARGET).logits)
+    one = AttentionMask(documents=torch.zeros(2, 7, dtype=torch.long))
+    torch.testing.assert_close(model(SOURCE, TARGET, one).logits, plain)
     assert not torch.allclose(
         model(SOURCE, TARGET, None, AttentionMask(documents=TARGET_DOCUMENTS)).logits[:, 2:], plain[:, 2:]
     )

@@ -129,13 +129,19 @@ def test_dropout_differs_between_micro_batches_and_not_between_runs(tmp_path):
 
 
 def test_the_validation_loss_is_that_of_all_targets_whatever_the_batches(tmp_path):
-    task = fitted(tmp_path, *STILL, "objective=seq2seq", "objective.label_smoothing=0.3")
+    tell = lambda task: setattr(task, "bytes_per_target", 2.5)  # noqa: E731
+    task = fitted(tmp_path, *STILL, "objective=seq2seq", "objective.label_smoothing=0.3", prepare=tell)
     shown = task.trainer.callback_metrics["val/loss"].item()
     task.eval()
     split = task.trainer.datamodule.data.validation
-    whole = task.objective(task.model, split.batch(range(len(split))))
+    with torch.no_grad():
+        whole = task.objective(task.model, split.batch(range(len(split))))
     assert len(split) % 4  # so that the last batch is short
     assert shown == pytest.approx((whole.nll / whole.count).item(), rel=1e-6)
+    assert task.latest["val/loss"] == pytest.approx(shown, rel=1e-6)
+    assert task.latest["val/perplexity"] == pytest.approx(math.exp(shown))
+    assert task.latest["val/accuracy"] == pytest.approx(whole.correct.item() / whole.count.item())
+    assert task.latest["val/bits_per_byte"] == pytest.approx(shown / math.log(2) / 2.5)
     assert abs(whole.loss.item() / whole.nll.item() - 1) > 1e-3  # the smoothed loss is another number
 
 
