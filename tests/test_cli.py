@@ -70,6 +70,30 @@ def test_a_wrong_request_gets_one_line_and_status_2(capsys, monkeypatch, tmp_pat
     assert not (tmp_path / "runs").exists(), "a refused request leaves nothing behind"
 
 
+@pytest.mark.parametrize(
+    ("content", "override", "line"),
+    [
+        (b"", "data.vocab=300", "empty"),
+        (b"caf\xe9\n" * 9, "data.vocab=300", "UTF-8"),
+        (b"a line of text\n" * 9, "data.vocab=2048", "vocab=2048: too large"),
+        (b"a line of text, and a longer one\n" * 40, "data.length=9999", "9999"),
+    ],
+)
+def test_a_corpus_that_cannot_be_used_gets_one_line_before_anything_is_made(
+    capsys, monkeypatch, tmp_path, content, override, line
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VARIANTS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_bytes(content)
+    tiny = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "data.length=32", "data.vocab=280"]
+    status, _, err = said(capsys, "train", "data=text", "data.path=text.txt", *tiny, override)
+    assert status == 2
+    assert err.count("\n") == 1, err
+    assert err.startswith("error: data")
+    assert line in err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_explain_tells_size_cost_memory_and_kernel(capsys):
     status, out, _ = said(capsys, "explain", "model=llama_tiny", "model.residual=post", "model.attention_dropout=0.1")
     assert status == 0

@@ -88,6 +88,9 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
         fits(config, data)
         check_precision(config["trainer"]["precision"], known["device"])
         task = task_of(config, data, known)
+        with _of_the_data():
+            data.prepare(notify)
+            task.bytes_per_target = data.bytes_per_target
         folder = _entered(config, resume, notify) if is_main else Folder(Path(config["folder"]))
     except ConfigError:
         raise
@@ -152,8 +155,6 @@ def _run(config: dict[str, Any], folder: Folder, data: Any, task: Task, resume: 
                 folder.record(*_settings(config, task.model, trainer))
                 csv.open()
                 tracking.start(read_metrics(folder.metrics) if resume else ())
-            data.prepare(notify)
-            task.bytes_per_target = data.bytes_per_target
             module = BatchModule(data, seed=config["seed"], num_workers=config["trainer"]["num_workers"])
             trainer.fit(task, datamodule=module, ckpt_path=folder.last if start else None, weights_only=True)
         early = trainer.global_step < config["trainer"]["max_steps"]
@@ -260,6 +261,15 @@ def _result(folder: Folder, status: State, message: str | None) -> Result:
     for row in read_metrics(folder.metrics):
         metrics |= row
     return Result(folder.path, metrics, status, message)
+
+
+@contextlib.contextmanager
+def _of_the_data() -> Iterator[None]:
+    """Say of an error that it is in the data."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError([f"data: {error}"]) from None
 
 
 def _silent(message: str) -> None:
