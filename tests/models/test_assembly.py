@@ -278,3 +278,11 @@ def test_a_patch_that_cannot_be_read_is_one_line_with_its_place(layers, said, pl
         skeleton.check({**TINY, **patch})
     (line,) = caught.value.problems
     assert line.startswith(place + said)
+
+
+def test_an_encoder_reads_both_ways_and_a_decoder_one():
+    pairs = {**TINY, "layout": "encoder_decoder"}
+    placed = assemble({**pairs, "position": "relative"})
+    assert [stack.positions[0].bidirectional for stack in (placed.encoder, placed.decoder)] == [True, False]
+    recurrent = assemble({**pairs, "mixer": "lstm", "position": "none"})
+    assert [s.layers[0].mixer.bidirectional for s in (recurrent.encoder, recurrent.decoder)] == [True, False]
