@@ -7,7 +7,7 @@ WORKERS ?= 2
 .PHONY: demo test test-product mutation lint bench clean
 
 demo: .venv/run
-	$(BIN)/python -m experiments.demo
+	OMP_WAIT_POLICY=passive $(BIN)/python -m experiments.demo
 
 test: .venv/dev
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal

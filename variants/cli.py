@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 the run failed or diverged, 2 the request was wrong.
     """
+    # Before torch is imported: threads that spin while they wait take the cores from whatever else runs here.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
