@@ -8,6 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from variants.models import assemble, build, cost, memory
+from variants.registry import ConfigError
 
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "vocab": 50}
 
@@ -116,3 +117,15 @@ def test_a_head_that_knows_no_chunks_holds_all_logits():
     model = torch.nn.Module()
     model.embedding, model.head = None, lambda x, embedding: x.new_zeros(*x.shape[:2], 30)
     assert memory._logits_bytes(model, torch.zeros(2, 7, 3)) == 3 * 4 * 2 * 7 * 30
+
+
+def test_memory_beyond_counting_is_a_line_and_a_fault_of_a_part_is_raised(monkeypatch):
+    with pytest.raises(ConfigError, match=rf"{10**17} sequences of {10**4} tokens is too large"):
+        memory.peak_bytes(SIZES, {}, 10**17, 10**4)
+
+    def raises(*_):
+        raise RuntimeError("its own")
+
+    monkeypatch.setattr(memory, "_peak_bytes", raises)
+    with pytest.raises(RuntimeError, match="its own"):
+        memory.peak_bytes(SIZES, {}, 1, 1)
