@@ -1,4 +1,7 @@
-"""A run: from a config to a trained model in a folder."""
+"""A run: from a config to a trained model in a folder.
+
+One file: what happens, in the order in which it happens.
+"""
 
 from __future__ import annotations
 
