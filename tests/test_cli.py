@@ -137,3 +137,19 @@ def test_listing_is_quick_and_imports_nothing_heavier_than_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(json.loads(done.stderr.splitlines()[-1].replace("'", '"')))
     assert not loaded & {"lightning", "wandb", "omegaconf", "sentencepiece", "torchmetrics", "matplotlib", "pandas"}
+
+
+def test_overrides_and_prompts_go_on_behind_an_option(capsys, tmp_path):
+    status, out, _ = said(capsys, "explain", "model=llama_tiny", "--config-dir", str(tmp_path), "model.n_layers=1")
+    assert status == 0
+    assert "n_layers: 1" in out
+    assert "model.n_layers: 4 -> 1" in out
+    status, _, err = said(capsys, "generate", "nowhere", "--seed", "1", "Once", "--max-new", "3", "upon")
+    assert (status, err.count("\n")) == (2, 1)
+    assert "nowhere holds no run" in err
+
+
+def test_an_unknown_option_is_refused_by_name(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "model=llama_tiny", "--resumee", "trainer.max_steps=1"])
+    assert "--resumee" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from variants import __version__
 from variants.ablation import commands as ablation
@@ -44,8 +44,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+class Command(argparse.ArgumentParser):
+    """A command whose lists, such as overrides, may go on behind an option: ``train a.b=1 --resume c.d=2``."""
+
+    _within = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, options and the others in any order, as argparse does on request for a parser without subcommands."""
+        if self._within or self._subparsers is not None:
+            return super().parse_known_args(args, namespace)
+        self._within = True  # the intermixed parser calls this one
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._within = False
+
+
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+    common = Command(add_help=False)
     common.add_argument(
         "--import",
         dest="imports",
@@ -54,13 +70,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODULE",
         help="import a module or a .py file first, which registers components",
     )
-    composed = argparse.ArgumentParser(add_help=False)
-    composed.add_argument("overrides", nargs="*", metavar="override", help=OVERRIDES)
+    composed = Command(add_help=False)
+    composed.add_argument("overrides", nargs="*", default=[], metavar="override", help=OVERRIDES)
     composed.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
 
     parser = argparse.ArgumentParser(prog="variants", description="Transformer variants, trained and compared fairly.")
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="command")
+    commands = parser.add_subparsers(required=True, metavar="command", parser_class=Command)
 
     command = commands.add_parser("list", parents=[common], help="every slot, its promise and its choices")
     command.add_argument("slot", nargs="?", help="one slot alone, with the fields of its choices")
@@ -79,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("generate", parents=[common], help="continue or translate text with a trained run")
     command.add_argument("folder", help="a run's folder")
-    command.add_argument("prompt", nargs="*", help="texts; none: an empty one")
+    command.add_argument("prompt", nargs="*", default=[], help="texts; none: an empty one")
     command.add_argument("--max-new", type=int, default=100, metavar="N", help="tokens at most (100)")
     command.add_argument("--temperature", type=float, help="0 is greedy (0; 1 with --top-k or --top-p)")
     command.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest")
