@@ -103,6 +103,7 @@ def test_figures_lie_beside_the_page_and_are_the_same_each_time(tmp_path):
         assert ET.fromstring(made[f"{name}.svg"]).tag.endswith("svg")
         assert b"<text" not in made[f"{name}.svg"]  # needs no font
         assert made[f"{name}.pdf"].startswith(b"%PDF")
+        assert made[f"{name}.png"].startswith(b"\x89PNG")
     assert (study.folder / "figure.svg").read_bytes() == made["main.svg"]
     report(study.folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == made

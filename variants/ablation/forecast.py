@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from variants import slots
 from variants.ablation.plan import Arm, Plan, Run
@@ -30,14 +31,19 @@ def show(plan: Plan, todo: Sequence[Run], at_once: int, console: Console) -> Non
     """
     study = plan.study
     table = Table(box=None)
-    for column in ("arm", "parameters", "FLOPs/token", "matched", "effect"):
+    for column in ("arm", "parameters", "FLOPs/token", "matched"):
         number = column in ("parameters", "FLOPs/token")
-        table.add_column(column, justify="right" if number else "left", no_wrap=column != "effect", overflow="fold")
+        table.add_column(column, justify="right" if number else "left", no_wrap=not number)
     for arm in plan.arms:
         name = f"{arm.name} (baseline)" if arm.name == study.baseline else arm.name
         costs = [f"{arm.parameters.total:,}" if arm.parameters else "", f"{arm.flops_per_token or 0:,}"]
-        table.add_row(name, *costs, _matched(arm), _effect(arm, is_baseline=arm.name == study.baseline))
+        table.add_row(name, *costs, _matched(arm))
     console.print(table)
+    console.print(f"\nwhat becomes different from {study.baseline}:")
+    for arm in plan.arms:
+        if arm.problem or arm.name != study.baseline:
+            console.print(Text(f"  {arm.name}: {_effect(arm)}"), soft_wrap=True)
+    console.print()
     tune, main = len(plan.tune_runs()), len(plan.main_runs())
     tuning = f"{tune} runs tune ({len(plan.settings)} settings an arm), " if tune else ""
     console.print(f"{tuning}{main} runs are compared (seeds {', '.join(map(str, study.seeds))})")
@@ -93,13 +99,11 @@ def _matched(arm: Arm) -> str:
     return f"{solved}{arm.matched.residual:+.2%}"
 
 
-def _effect(arm: Arm, *, is_baseline: bool) -> str:
+def _effect(arm: Arm) -> str:
     if arm.problem:
         return f"cannot run: {arm.problem}"
-    if is_baseline:
-        return ""
     lines = [*arm.effect[:3], *([f"and {len(arm.effect) - 3} more"] if len(arm.effect) > 3 else [])]
-    return "\n".join([*(lines or ["changes nothing"]), *arm.without_effect])
+    return "; ".join([*(lines or ["nothing"]), *arm.without_effect])
 
 
 def _duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ from variants.registry import ConfigError
 from variants.training.files import replacing, write
 
 MAIN = "figure.svg"
+FORMS = ("svg", "pdf", "png")
 
 
 def report(
@@ -24,7 +25,7 @@ def report(
     config_dir: str | Path | None = None,
     track: bool = False,
 ) -> Path:
-    """Write a study's report: a page that needs nothing else, its figures as SVG and PDF beside it.
+    """Write a study's report: a page that needs nothing else, its figures as SVG, PDF and PNG beside it.
 
     ``figure.svg`` in the study's folder is its main figure; where the curves are gone an older one stays. The README's
     marked block gets the verdicts.
@@ -49,20 +50,20 @@ def report(
     benchmark = bench.read(study.folder)
     folder = Path(out) if out is not None else study.folder / "report"
     drawn = figures(comparison, found, benchmark)
-    pictures = {name: render(figure, "svg") for name, figure in drawn.items()}
+    pictures = {form: {name: render(figure, form) for name, figure in drawn.items()} for form in FORMS}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in drawn.items():
-            _write(folder / f"{name}.svg", pictures[name])
-            _write(folder / f"{name}.pdf", render(figure, "pdf"))
+        for form, named in pictures.items():
+            for name, picture in named.items():
+                _write(folder / f"{name}.{form}", picture)
         if not (found.curves.empty and (study.folder / MAIN).is_file()):
-            _write(study.folder / MAIN, pictures["main"])
-        write(folder / "index.html", page.page(comparison, found, planned, benchmark, pictures))
+            _write(study.folder / MAIN, pictures["svg"]["main"])
+        write(folder / "index.html", page.page(comparison, found, planned, benchmark, pictures["svg"]))
         readme.update(study.folder / "README.md", comparison, MAIN)
     except OSError as error:
         raise ConfigError([f"{folder} cannot be written: {error.strerror}"]) from None
     if track:
-        tracked.track(planned, comparison, folder, {name: render(figure, "png") for name, figure in drawn.items()})
+        tracked.track(planned, comparison, folder, pictures["png"])
     return folder / "index.html"
 
 
