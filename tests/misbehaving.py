@@ -1,9 +1,13 @@
-"""Callbacks for the tests of sweeps: a run that raises in the middle, and one that takes its time."""
+"""Callbacks for the tests of sweeps: a run that raises in the middle, one that takes its time, one that signs in."""
 
+import json
+import os
 import time
+from pathlib import Path
 
 from lightning.pytorch import Callback
 
+from variants import config as configs
 from variants.slots import callbacks
 
 
@@ -32,3 +36,20 @@ class Slow(Callback):
 
     def on_train_batch_start(self, *_):
         time.sleep(self.seconds)
+
+
+@callbacks.register("signing")
+class Signing(Callback):
+    """Write down each process that trains: when it began and ended, its run's folder, and what it was told to train."""
+
+    def __init__(self, *, path: str) -> None:
+        self.path = path
+
+    def on_train_start(self, trainer, task):
+        self.began = time.time()
+
+    def on_train_end(self, trainer, task):
+        config = task.facts["config"]
+        signed = {"began": self.began, "ended": time.time(), "rank": trainer.global_rank, "of": trainer.world_size}
+        signed |= {"folder": config["folder"], "identity": configs.identity(config)}
+        Path(self.path, f"{os.getpid()}.json").write_text(json.dumps(signed))

@@ -104,3 +104,26 @@ def test_ctrl_c_lets_runs_save_themselves_and_says_how_to_go_on_and_a_second_swe
     assert json.loads((first / "status.json").read_text())["state"] == "stopped"
     assert read_checkpoint(first / "checkpoints" / "last.ckpt")["global_step"] == history(first)[-1]["step"]
     assert not (folder / "runs" / "rmsnorm" / "main-0").exists()
+
+
+@pytest.mark.slow
+def test_each_run_of_several_processes_is_carried_out_once_by_all_of_them_one_run_after_another(tmp_path):
+    signed = tmp_path / "signed"
+    signed.mkdir()
+    two = ["trainer.devices=2", "trainer.strategy=ddp", f"trainer.callbacks=[{{name: signing, path: {signed}}}]"]
+    folder = write_study(tmp_path / "s", *two, seeds=1)
+    sweeping = started(folder)
+    said, _ = sweeping.communicate(timeout=300)
+    assert sweeping.returncode == 0, said
+    assert len(runs(folder)) == 2
+    processes = sorted((json.loads(file.read_text()) for file in signed.iterdir()), key=lambda p: p["began"])
+    assert [process["of"] for process in processes] == [2, 2, 2, 2], said
+    first, second = processes[:2], processes[2:]
+    for ranks in (first, second):
+        assert {process["rank"] for process in ranks} == {0, 1}
+        assert len({(process["folder"], process["identity"]) for process in ranks}) == 1
+    assert {process["folder"] for process in processes} == {str(run) for run in runs(folder)}
+    assert max(process["ended"] for process in first) < min(process["began"] for process in second)
+    for run in runs(folder):
+        assert [row["step"] for row in read_metrics(run / "metrics.csv")] == [1, 2, 3, 4]
+        assert json.loads((run / "status.json").read_text())["state"] == "finished"

@@ -173,7 +173,10 @@ COVERED: dict[str, list[str] | str] = {
     "SWP-01": [
         "behaviours/test_runs.py::test_runs_of_one_process_are_runs_of_their_own_and_a_failed_one_is_closed_as_failed",
     ],
-    "SWP-03": "no sweep of runs of several processes is tested yet",
+    "SWP-03": [
+        "ablation/test_sweep_kills.py::"
+        "test_each_run_of_several_processes_is_carried_out_once_by_all_of_them_one_run_after_another",
+    ],
     "SWP-04": [
         "ablation/test_sweep.py::test_two_runs_of_four_that_fail_stop_no_other_and_are_named_with_their_last_lines",
     ],
