@@ -46,12 +46,14 @@ def test_every_form_says_the_same(tmp_path):
         assert "inconclusive" in text
         assert "untuned" in text
     assert "gelu,better," in table.text(made, "csv")
-    console = Console(file=io.StringIO(), width=200)
+    console = Console(file=io.StringIO(), width=80)
     table.show(made, console)
     shown = console.file.getvalue()
     assert made.study.question in shown
     assert "inconclusive" in shown
     assert "untuned" in shown
+    assert "-0.0200 (-0.0251 to -0.0149)" in shown
+    assert "…" not in shown, "80 columns are enough for every number"
 
 
 def test_results_csv_alone_gives_the_same_verdicts(tmp_path):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"better": "green", "worse": "red", "equivalent": "cyan", "diverged": "magenta"}
 DIFFERENCE = "difference (95% interval)"
+POWER = ("n", "p", "detectable", "seeds needed")
 COSTS = ("parameters", "FLOPs/token", "speed-up", "kernel")
 NUMERIC = ("n", "mean", DIFFERENCE, "p", "detectable", "seeds needed", "parameters", "FLOPs/token", "speed-up")
 
@@ -42,15 +43,15 @@ def effects(comparison: Comparison) -> pd.DataFrame:
 
 
 def show(comparison: Comparison, console: Console | None = None) -> None:
-    """Print a comparison to a terminal."""
+    """Print a comparison to a terminal, in tables narrow enough for 80 columns."""
     console = console or Console()
     console.print(Text(comparison.study.question, "bold"), Text(f"expected: {comparison.study.prediction}"), sep="\n")
     table = verdicts(comparison)
-    costs = [name for name in COSTS if name in table]
-    console.print(_rich(title(comparison), table.drop(columns=costs)))
-    console.print(_rich("cost", table[["arm", *costs]]))
+    console.print(_rich(title(comparison), table.drop(columns=[c for c in (*POWER, *COSTS) if c in table])))
+    for heading, columns in (("what the seeds could show", POWER), ("cost", COSTS)):
+        console.print(_rich(heading, table[["arm", *(column for column in columns if column in table)]]))
     if comparison.effects:
-        console.print(_rich("effects over all arms", effects(comparison)))
+        console.print(_rich("effects over all arms", effects(comparison).drop(columns=["n"])))
     for note in comparison.notes:
         console.print(f"note: {note}", highlight=False, markup=False)
 
@@ -64,7 +65,7 @@ def title(comparison: Comparison) -> str:
 
 def markdown(comparison: Comparison) -> str:
     """A comparison as Markdown."""
-    parts = [f"{title(comparison)}\n", _markdown(verdicts(comparison))]
+    parts = [f"{title(comparison)}\n\n", _markdown(verdicts(comparison))]
     if comparison.effects:
         parts += ["\n", _markdown(effects(comparison))]
     return "".join(parts) + "".join(f"\n- {note}" for note in comparison.notes) + "\n"
@@ -193,7 +194,8 @@ def _short(value: float) -> str:
 def _rich(heading: str, frame: pd.DataFrame) -> Table:
     table = Table(title=heading, title_justify="left", box=box.SIMPLE_HEAD)
     for column in frame.columns:
-        table.add_column(column, justify="right" if column in NUMERIC else "left", no_wrap=column == DIFFERENCE)
+        number = column in NUMERIC
+        table.add_column(column, justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in frame.itertuples(index=False):
         cells = dict(zip(frame.columns, map(str, row), strict=True))
         colour = COLOURS.get(re.split("[; ]", cells.get("verdict", ""))[0], "")
