@@ -1,4 +1,4 @@
-"""The demonstration of `make demo`: the study of this folder, then its models beside a baseline, and what they write."""
+"""The demonstration of `make demo`: the study of this folder, its models beside a baseline, and what they write."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def main() -> None:
     runs = found.compared()
     best = runs.loc[runs[found.study.metric].idxmin()]
     folder = STUDY / best["folder"]
-    console.print(f"report: {STUDY}/report/index.html; curves: {STUDY}/report/main.png; runs, CSV and wandb: {STUDY}/runs")
+    console.print(
+        f"report: {STUDY}/report/index.html; curves: {STUDY}/report/main.png; runs, CSV and wandb: {STUDY}/runs"
+    )
     console.print(f"\nthe best run is {best['arm']} with seed {best['seed']}; what it makes of {PROMPT!r}:\n")
     for how, sampling in {"greedy": {}, "sampled": {"temperature": 0.8, "top_p": 0.95, "seed": 1}}.items():
         text = next(generate_text(folder, [PROMPT], max_new=60, **sampling))

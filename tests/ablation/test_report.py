@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from ablation import studies
 
-from variants.ablation import bench, results
+from variants.ablation import bench, results, scaling
 from variants.ablation.plan import plan
 from variants.ablation.report import make, report
 from variants.ablation.report.curves import shared
@@ -218,6 +218,20 @@ def test_a_benchmark_stands_beside_the_verdicts(tmp_path):
     assert "were not measured" not in page.words
     (study.folder / bench.FILE).write_text("arm,other\nrelu,1\n")
     assert "were not measured" in Page(report(study.folder)).words
+
+
+def test_how_the_arms_grow_stands_in_the_report_where_it_was_measured(tmp_path):
+    study = swept(tmp_path / "study")
+    assert "exponent" not in Page(report(study.folder)).words
+    rows = [
+        {"field": "data.length", "value": v, "arm": arm, "step_seconds": 1e-5 * v**power, "peak_bytes": 1e4 * v}
+        for v in (128, 256, 512)
+        for arm, power in (("relu", 2), ("gelu", 1), ("swiglu", 1.5))
+    ]
+    pd.DataFrame(rows).to_csv(study.folder / scaling.FILE, index=False)
+    page = Page(report(study.folder))
+    assert "1.50 (1.50 to 1.50)" in page.words
+    assert (study.folder / "report" / "scaling.svg").is_file()
 
 
 def test_up_to_25_arms_look_different():

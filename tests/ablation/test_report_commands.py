@@ -4,16 +4,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from ablation.studies import SMALL, pretend, study
 
-from variants.ablation import bench
+from variants.ablation import bench, scaling
 from variants.ablation.plan import plan
 from variants.ablation.report import report
 from variants.cli import main
 from variants.registry import ConfigError
 
 BASE = [o for o in SMALL if not o.startswith("tracker")]
+
+
+LEARNED = {"name": "learned", "max_length": 64}
 
 
 def swept(folder, **changes):
@@ -117,3 +121,50 @@ def test_the_peak_of_allocations_is_what_is_held_at_once():
 
     assert bench._peak_of_allocations(act) == pytest.approx(20_000, rel=0.05)
     assert math.isnan(bench._peak_of_allocations(lambda: None))
+
+
+@pytest.mark.slow
+def test_a_benchmark_over_a_field_shows_how_the_arms_grow(tmp_path, capsys):
+    made = study(
+        tmp_path / "study",
+        base=[*BASE, "data.batch_size=2", "model.d_model=16"],
+        axes={"model.kernel": ["math", "flash"]},
+        baseline="math",
+    )
+    assert main(["bench", str(made.folder), "--rounds", "3", "--over", "data.length=64,512,256"]) == 0
+    assert "exponent" in capsys.readouterr().out
+    table = scaling.read(made.folder)
+    assert table["value"].tolist() == [64, 64, 256, 256, 512, 512]
+    fits = scaling.exponents(table).set_index(["arm", "measure"])
+    assert fits.loc[("math", "memory"), "last"] > fits.loc[("flash", "memory"), "last"] + 0.2  # it keeps all scores
+    assert fits.loc[("math", "time"), "low"] < fits.loc[("math", "time"), "exponent"]
+
+
+def test_exponents_are_those_of_powers():
+    values = [100, 200, 400, 800]
+    rows = [
+        {"arm": arm, "field": "data.length", "value": v, "step_seconds": 1e-6 * v**power, "peak_bytes": 50.0 * v + more}
+        for arm, power, more in (("square", 2, 0), ("line", 1, 40_000))
+        for v in values
+    ]
+    fits = scaling.exponents(pd.DataFrame(rows)).set_index(["arm", "measure"])
+    for arm, power in (("square", 2), ("line", 1)):
+        assert fits.loc[(arm, "time"), ["exponent", "low", "high", "last"]].tolist() == pytest.approx([power] * 4)
+    assert fits.loc[("line", "memory"), "exponent"] < fits.loc[("line", "memory"), "last"] < 1  # a constant is in it
+
+
+def test_two_values_give_an_exponent_without_an_interval():
+    rows = [{"arm": "a", "value": v, "step_seconds": v**2.0, "peak_bytes": float(v)} for v in (2, 4)]
+    assert scaling.shown(pd.DataFrame(rows))["exponent (95%)"].tolist() == ["2.00", "1.00"]
+
+
+@pytest.mark.parametrize("text", ["data.length", "data.length=128", "length=1,2", "data.length=a,b", "data.length=0,2"])
+def test_a_field_that_grows_is_written_with_its_values(text):
+    with pytest.raises(ConfigError, match="expected a field and two numbers or more"):
+        scaling.axis(text)
+
+
+def test_a_value_that_cannot_be_built_is_named_before_anything_is_measured(tmp_path):
+    made = study(tmp_path / "study", axes={"model.position": ["rotary", LEARNED]}, baseline="rotary")
+    with pytest.raises(ConfigError, match="data.length=128: .*64"):
+        scaling.over(made, "data.length", [64, 128], notify=pytest.fail)

@@ -36,7 +36,30 @@ def read(folder: Path) -> pd.DataFrame | None:
 
 
 def bench(plan: Plan, rounds: int = 20, notify: Callable[[str], None] = print) -> pd.DataFrame:
-    """Measure the arms in turn, a training step each a round, and write ``benchmark.csv``.
+    """Measure the arms in turn, and write ``benchmark.csv``; arguments, table and errors as of `measure`.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
+    table = measure(plan, rounds, notify)
+    save(plan.study.folder / FILE, table)
+    return table
+
+
+def save(file: Path, table: pd.DataFrame) -> None:
+    """Write a table of measurements.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
+    try:
+        write(file, table.to_csv(index=False, lineterminator="\n"))
+    except OSError as error:
+        raise ConfigError([f"{file.parent} cannot be written: {error.strerror}"]) from None
+
+
+def measure(plan: Plan, rounds: int = 20, notify: Callable[[str], None] = print) -> pd.DataFrame:
+    """Measure the arms in turn, a training step each a round.
 
     All arms are in memory at once. A ratio is the median over rounds of an arm's time over the baseline's in the same
     round. The order turns from round to round, so that no arm always follows the same one.
@@ -52,7 +75,7 @@ def bench(plan: Plan, rounds: int = 20, notify: Callable[[str], None] = print) -
         gradients and activations), memory_ratio.
 
     Raises:
-        ConfigError: The plan cannot run, or the folder cannot be written.
+        ConfigError: The plan cannot run.
     """
     plan.check()
     if rounds < 1:
@@ -71,10 +94,6 @@ def bench(plan: Plan, rounds: int = 20, notify: Callable[[str], None] = print) -
     table = _table(plan, steps, times, np.array(peaks, dtype=float))
     if float((table["step_ratio_high"] - table["step_ratio_low"]).max()) > NOISY:
         notify("the ratios vary from round to round: other work keeps the machine busy, or steps are short")
-    try:
-        write(plan.study.folder / FILE, table.to_csv(index=False, lineterminator="\n"))
-    except OSError as error:
-        raise ConfigError([f"{plan.study.folder} cannot be written: {error.strerror}"]) from None
     return table
 
 

@@ -53,6 +53,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command = commands.add_parser("bench", parents=[common], help="time and memory of each arm's training step")
     command.add_argument("study", help="a folder with a study.yaml")
     command.add_argument("--rounds", type=int, default=20, metavar="N", help="steps of each arm that count (20)")
+    command.add_argument("--over", metavar="FIELD=N,N", help="how they grow with a field, as data.length=128,256,512")
     command.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
     command.set_defaults(run=_bench)
 
@@ -182,9 +183,15 @@ def _bench(options: argparse.Namespace) -> int:
     from variants.ablation import study as studies
     from variants.ablation.plan import plan
 
-    planned = plan(studies.load(options.study), config_dir=options.config_dir)
-    made = bench.bench(planned, options.rounds).set_index("arm")
-    print(bench.shown(made).to_string(index=False))
+    study = studies.load(options.study)
+    if options.over is not None:
+        from variants.ablation import scaling
+
+        made = scaling.over(study, *scaling.axis(options.over), options.rounds, config_dir=options.config_dir)
+        shown = scaling.shown(made)
+    else:
+        shown = bench.shown(bench.bench(plan(study, config_dir=options.config_dir), options.rounds).set_index("arm"))
+    print(shown.to_string(index=False))
     return 0
 
 

@@ -8,12 +8,14 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from variants.ablation.compare import Comparison
-from variants.ablation.report import curves, differences, evaluations, forest, grid, tradeoff
+from variants.ablation.report import curves, differences, evaluations, forest, grid, scaling, tradeoff
 from variants.ablation.report.style import canvas, legend
 from variants.ablation.results import Results
 
 
-def figures(comparison: Comparison, results: Results, benchmark: pd.DataFrame | None) -> dict[str, Figure]:
+def figures(
+    comparison: Comparison, results: Results, benchmark: pd.DataFrame | None, scaled: pd.DataFrame | None
+) -> dict[str, Figure]:
     """Every figure that there are numbers for, by name."""
     metric = curves.metric_of(comparison, results)
     made: dict[str, Any] = {
@@ -22,6 +24,7 @@ def figures(comparison: Comparison, results: Results, benchmark: pd.DataFrame | 
         "curves": curves.curves(comparison, results, metric) if metric else None,
         "differences": differences.differences(comparison, results, metric) if metric else None,
         "tradeoff": tradeoff.tradeoff(comparison, benchmark),
+        "scaling": scaling.scaling(comparison.arms, scaled),
         "evaluations": evaluations.evaluations(comparison, results),
         "tuning": grid.grid(results, comparison.arms),
         "factorial": forest.forest(comparison, forest.effects(comparison), f"effect on {comparison.metric}")

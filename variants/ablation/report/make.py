@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from variants.ablation import bench, compare, results
+from variants.ablation import bench, compare, results, scaling
 from variants.ablation import study as studies
 from variants.ablation.plan import Plan, plan
 from variants.ablation.report import page, readme, tracked
@@ -47,9 +47,9 @@ def report(
     planned = planned or plan(study, config_dir=config_dir)
     found = results.load(study, planned)
     comparison = compare.compare(study, results=found)
-    benchmark = bench.read(study.folder)
+    benchmark, scaled = bench.read(study.folder), scaling.read(study.folder)
     folder = Path(out) if out is not None else study.folder / "report"
-    drawn = figures(comparison, found, benchmark)
+    drawn = figures(comparison, found, benchmark, scaled)
     pictures = {form: {name: render(figure, form) for name, figure in drawn.items()} for form in FORMS}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def report(
                 _write(folder / f"{name}.{form}", picture)
         if not (found.curves.empty and (study.folder / MAIN).is_file()):
             _write(study.folder / MAIN, pictures["svg"]["main"])
-        write(folder / "index.html", page.page(comparison, found, planned, benchmark, pictures["svg"]))
+        write(folder / "index.html", page.page(comparison, found, planned, benchmark, scaled, pictures["svg"]))
         readme.update(study.folder / "README.md", comparison, MAIN)
     except OSError as error:
         raise ConfigError([f"{folder} cannot be written: {error.strerror}"]) from None

@@ -10,7 +10,7 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from variants.ablation import bench, table, tuning
+from variants.ablation import bench, scaling, table, tuning
 from variants.ablation.compare import Comparison
 from variants.ablation.plan import Plan
 from variants.ablation.report import evaluations, facts, grid
@@ -37,6 +37,7 @@ def page(
     results: Results,
     plan: Plan,
     benchmark: pd.DataFrame | None,
+    scaled: pd.DataFrame | None,
     pictures: Mapping[str, bytes],
 ) -> str:
     """The page as HTML.
@@ -46,6 +47,7 @@ def page(
         results: What there is of its runs.
         plan: What they were to be.
         benchmark: What a step of each arm costs, where it was measured.
+        scaled: How that grows with a field, where it was measured.
         pictures: The figures as SVG, by name.
     """
     loader = jinja2.PackageLoader("variants.ablation.report", "")
@@ -75,6 +77,7 @@ def page(
         diverged=facts.diverged(results),
         configs=list(facts.run_configs(results, plan)),
         benchmark=None if benchmark is None else bench.shown(benchmark),
+        scaling=None if scaled is None else scaling.shown(scaled),
         has_runs=not results.curves.empty,
         versions=facts.versions(),
     )
