@@ -22,7 +22,7 @@ class Trainer:
         accelerator: ``cpu``, ``gpu``, ``auto``, ...
         devices: How many, or which.
         num_nodes: Machines.
-        strategy: Lightning's name (``auto``, ``ddp``, ...), or a registered one.
+        strategy: ``auto``, ``ddp``, or a registered one.
         precision: ``32-true``, ``bf16-mixed``, ``bf16-true`` or ``16-mixed``.
         accumulate_grad_batches: Micro-batches of one update.
         gradient_clip_val: Largest norm of all gradients together; None: no limit.
@@ -89,6 +89,8 @@ def _defaults(schema: Any) -> dict[str, Any]:
     return {n: list(f.default) if isinstance(f.default, tuple) else f.default for n, f in fields_of(schema).items()}
 
 
+# Those of Lightning that keep every parameter whole on each device: the gradient norm and the checkpoints count on it.
+STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_false", "ddp_find_unused_parameters_true")
 _COUNTS = ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval")
 
 
@@ -126,15 +128,33 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
         checkpoint_every(typed["gradient_checkpointing"])
     except ValueError as error:
         problems.append(f"gradient_checkpointing: {error}")
+    if typed["strategy"] not in STRATEGIES:
+        problems += _problems_of_strategy(typed["strategy"])
     for name, slot in (("callbacks", slots.callbacks), ("loggers", slots.loggers)):
         for index, node in enumerate(typed[name]):
             try:
                 typed[name][index] = slot.check(node)
             except ConfigError as error:
-                problems += [f"{name}.{index}{line}" for line in error.problems]
+                problems += _under(f"{name}.{index}", error)
     if problems:
         raise ConfigError(problems)
     return typed | others
+
+
+def _problems_of_strategy(value: str | Mapping[str, Any]) -> list[str]:
+    name = value if isinstance(value, str) else value.get("name")
+    if name not in slots.strategies.choices:
+        hint = "; none of Lightning's that shard parameters" if str(name).startswith(("fsdp", "deepspeed")) else ""
+        return [f"strategy: {unknown('strategy', name, [*STRATEGIES, *slots.strategies.choices], hint)}"]
+    try:
+        slots.strategies.check(value)
+    except ConfigError as error:
+        return _under("strategy", error)
+    return []
+
+
+def _under(place: str, error: ConfigError) -> list[str]:
+    return [f"{place}{'' if line.startswith(':') else '.'}{line}" for line in error.problems]
 
 
 def checkpoint_every(gradient_checkpointing: str) -> int:

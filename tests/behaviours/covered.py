@@ -67,7 +67,10 @@ COVERED: dict[str, list[str] | str] = {
         "blocks/initialisers/test_initialisers.py::"
         "test_every_layer_starts_differently_and_the_same_seed_starts_the_same",
     ],
-    "DIST-04": "no sharded strategy yet; data-parallel norms are in training/test_parallel.py",
+    "DIST-04": [  # refused; the norm of whole parameters on two ranks is in the second
+        "behaviours/test_runs.py::test_a_strategy_that_shards_is_refused_before_its_norm_could_be_wrong",
+        "training/test_parallel.py::test_two_processes_train_as_one_does",
+    ],
     "DIST-05": "no tensor parallelism yet",
     "GEN-01": [
         "generation/test_decode.py::test_a_row_is_decoded_as_if_it_were_alone",

@@ -203,3 +203,11 @@ def test_runs_of_one_process_are_runs_of_their_own_and_a_failed_one_is_closed_as
     assert [run.exits for run in runs] == [[0], [1], [0]]
     assert [{row["step"] for row in run.rows.values()} for run in runs] == [{1, 2}, {1}, {1, 2}]
     assert Folder(tmp_path / "2").noted()["state"] == "failed"
+
+
+@pytest.mark.parametrize("name", ["fsdp", "fsdp_cpu_offload", "deepspeed", "deepspeed_stage_3_offload"])
+def test_a_strategy_that_shards_is_refused_before_its_norm_could_be_wrong(tmp_path, name):
+    """DIST-04."""
+    words = rf"trainer.strategy: no strategy '{name}'.*; none of Lightning's that shard parameters$"
+    with pytest.raises(ConfigError, match=words):
+        tiny(tmp_path, f"trainer.strategy={name}")

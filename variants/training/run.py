@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
@@ -94,6 +95,7 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
         with _of_the_data():
             data.prepare(notify)
             task.bytes_per_target = data.bytes_per_target
+        trainer = trainer_of(config, Folder(Path(config["folder"])), [], notify)  # refuses before there is a folder
         folder = _entered(config, resume, notify) if is_main else Folder(Path(config["folder"]))
     except ConfigError:
         raise
@@ -103,7 +105,7 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
         if resume and _is_done(config, folder.noted()):
             notify(f"{folder.path} is finished, at step {folder.noted()['step']}: there is nothing to resume")
             return _result(folder, "finished", None)
-        return _run(config, folder, data, task, resume, notify)
+        return _run(config, folder, data, task, trainer, resume, notify)
     finally:
         folder.release()
 
@@ -143,16 +145,17 @@ def _is_done(config: dict[str, Any], noted: dict[str, Any]) -> bool:
 # Training
 
 
-def _run(config: dict[str, Any], folder: Folder, data: Any, task: Task, resume: bool, notify: Notify) -> Result:
+def _run(
+    config: dict[str, Any], folder: Folder, data: Any, task: Task, trainer: Trainer, resume: bool, notify: Notify
+) -> Result:
     is_main = notify is not _silent
     start = read_checkpoint(folder.last)["global_step"] if resume and folder.last.exists() else 0
     csv = CsvLogger(folder.metrics, after=start)
     tracking = Tracking(config["tracker"], configs.flatten(config), folder, notify)
     outcome: tuple[State, str | None] = ("failed", None)
-    trainer: Trainer | None = None
+    trainer.loggers = [csv, WandbLogger(tracking), *trainer.loggers]
     try:
         with quiet():
-            trainer = trainer_of(config, folder, [csv, WandbLogger(tracking)], notify)
             if is_main:
                 folder.note("running", start)
                 folder.record(*_settings(config, task.model, trainer))
@@ -173,7 +176,7 @@ def _run(config: dict[str, Any], folder: Folder, data: Any, task: Task, resume: 
         raise
     finally:
         if is_main:
-            folder.note(outcome[0], trainer.global_step if trainer else start, outcome[1])
+            folder.note(outcome[0], trainer.global_step or start, outcome[1])
             tracking.finish(int(outcome[0] in ("failed", "diverged")))
     result = _result(folder, *outcome)
     if outcome[0] == "finished":
@@ -206,7 +209,11 @@ def task_of(config: dict[str, Any], data: Any, known: dict[str, Any]) -> Task:
 
 
 def trainer_of(config: dict[str, Any], folder: Folder, loggers: list[Any], notify: Notify) -> Trainer:
-    """Lightning's trainer, with what a run needs of it."""
+    """Lightning's trainer, with what a run needs of it; writes nothing yet.
+
+    Raises:
+        ConfigError: Lightning refuses a field, in its own words.
+    """
     fields = config["trainer"]
     callbacks: list[Any] = [slots.callbacks.build(node) for node in fields["callbacks"]]
     if fields["early_stopping"] is not None:
@@ -230,9 +237,12 @@ def trainer_of(config: dict[str, Any], folder: Folder, loggers: list[Any], notif
         defaults["plugins"] = [SafeCheckpointIO(), SLURMEnvironment(auto_requeue=False)]
     passed_on = {name: value for name, value in fields.items() if name not in OURS}
     loggers = [*loggers, *(slots.loggers.build(node) for node in fields["loggers"])]
-    return Trainer(
-        **{**defaults, **passed_on}, strategy=_strategy(fields["strategy"]), logger=loggers, callbacks=callbacks
-    )
+    made = {"strategy": _strategy(fields["strategy"]), "logger": loggers, "callbacks": callbacks}
+    try:
+        with quiet():
+            return Trainer(**{**defaults, **passed_on, **made})
+    except (ValueError, TypeError, MisconfigurationException) as error:
+        raise ConfigError([f"trainer: {' '.join(str(error).split())}"]) from error
 
 
 def _strategy(value: Any) -> Any:

@@ -1,0 +1,42 @@
+"""What Lightning would refuse is refused before there is a folder, in a line."""
+
+import pytest
+from training_runs import TINY
+
+from variants.cli import main
+from variants.slots import strategies
+
+REFUSED = {
+    "trainer.limit_train_batches=-1": "error: trainer: You have passed invalid value -1 for limit_train_batches",
+    "trainer.gradient_clip_algorithm=fifth": "error: trainer: `gradient_clip_algorithm` fifth is invalid",
+    "trainer.profiler=none": "error: trainer: When passing string value for the `profiler` parameter",
+    "trainer.strategy=nonsense": "error: trainer.strategy: no strategy 'nonsense'; there are: auto, ddp, ",
+    "trainer.strategy={static_graph: true}": "error: trainer.strategy: no strategy None; there are: auto, ddp, ",
+    "trainer.strategy=dpp": "error: trainer.strategy: no strategy 'dpp' (did you mean 'ddp'?); there are: auto, ddp",
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_lightning_refuses_is_a_line_and_no_folder(said, tmp_path, capsys):
+    assert main(["train", *TINY, said, "--folder", str(tmp_path / "run")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(REFUSED[said])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_fields_of_registered_strategies_and_callbacks_are_checked(tmp_path, capsys):
+    from lightning.pytorch.strategies import SingleDeviceStrategy
+
+    class Single(SingleDeviceStrategy):
+        def __init__(self, *, index: int = 0) -> None:
+            super().__init__("cpu")
+
+    strategies.register("single")(Single)
+    for field, message in (("index: word", "index: expected"), ("width: 1", "width: no field of strategy single")):
+        assert main(["explain", *TINY, f"trainer.strategy={{name: single, {field}}}"]) == 2
+        assert capsys.readouterr().err.startswith(f"error: trainer.strategy.{message}")
+    assert main(["explain", *TINY, "trainer.callbacks=[{name: 3}]"]) == 2
+    assert capsys.readouterr().err.startswith("error: trainer.callbacks.0: expected a choice of callback")
+    done = ["trainer.max_steps=1", "trainer.strategy={name: single, index: 1}", "--folder", str(tmp_path / "run")]
+    assert main(["train", *TINY, *done]) == 0
