@@ -80,6 +80,12 @@ class SpreadsRows(Attention):
         return super().forward(x, context) + x.mean(0, keepdim=True)
 
 
+class LeaksIntoTheFirst(Attention):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return torch.cat((y[:1] + y[1:].sum(0), y[1:]))
+
+
 class ForgetsDocuments(Attention):
     def forward(self, x, context=None):
         mask = context.mask
@@ -209,6 +215,7 @@ MIXERS = [
     (mixers.cached_is_uncached, ReadsUnusedSlots, "chunks"),
     (mixers.cached_rows_can_be_reordered, SharesItsState, "rows repeated and reordered"),
     (common.rows_alone, SpreadsRows, "row 1 beside row 0"),
+    (common.rows_alone, LeaksIntoTheFirst, r"row 0 beside row 1 and by itself .length 1"),
     (common.every_parameter_learns, NeverLearns, "idle gets no gradient"),
     (common.float32_is_close_to_float64, AlwaysSingle, "float32 and float64"),
 ]
@@ -228,7 +235,7 @@ FEEDFORWARDS = [
 
 class MixesPositions(RMSNorm):
     def forward(self, x):
-        return super().forward(x - x.mean(-2, keepdim=True))
+        return super().forward(x + x.mean(-2, keepdim=True))
 
 
 class Widens(RMSNorm):
@@ -278,12 +285,16 @@ class NeverLeaves(PreNorm):
         return torch.cat((x, x))
 
 
-class Counts(PreNorm):
-    calls = 0
+class DrawsItsOwn(PreNorm):
+    """Its dropout is drawn from a generator that a recomputation does not set back."""
+
+    def __init__(self, norm, n_branches, depths):
+        super().__init__(norm, n_branches, depths)
+        self.own = torch.Generator().manual_seed(0)
 
     def forward(self, x, *branches):
-        self.calls += 1
-        return super().forward(x, *branches) * (1 + 0.1 * self.calls)
+        y = super().forward(x, *branches)
+        return y * (torch.rand(y.shape, generator=self.own) > 0.3) if self.training else y
 
 
 PARTS = [
@@ -297,7 +308,7 @@ PARTS = [
     ("residual", blocks.every_branch_counts, RunsTwice, r"they run \[2, 1\] times"),
     ("residual", blocks.every_norm_is_its_own, LosesANorm, "makes 3 norms and holds 2"),
     ("residual", blocks.enters_and_leaves, NeverLeaves, "leaves as"),
-    ("residual", blocks.recomputing_changes_nothing, Counts, "recomputed"),
+    ("residual", common.recomputing_changes_nothing, DrawsItsOwn, "recomputed, with dropout"),
 ]
 
 # ---------------------------------------------------------------------------------------------------------------------

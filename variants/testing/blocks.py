@@ -7,7 +7,6 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from variants.blocks.context import Context
 from variants.blocks.heads.base import IGNORED
@@ -24,16 +23,17 @@ from variants.testing.probes import HeadProbe, ids_of, probe
 def each_position_alone(example: Example) -> None:
     """A position's output depends on its input alone, not on other positions or rows."""
     part = example()
-    x = noise(2, 5, D_MODEL)
-    before = part(x)
-    for token in range(5):
-        changed = x.clone()
-        changed[:, token] += noise(D_MODEL, seed=1)
-        for position, has_moved in enumerate(moved(part(changed), before)):
-            if has_moved and position != token:
-                raise Broken(f"output {position} moved when position {token} changed (length 5)")
-            if not has_moved and position == token:
-                raise Broken(f"output {position} did not move when position {token} changed (length 5)")
+    for length in range(1, 6):
+        x = noise(2, length, D_MODEL)
+        before = part(x)
+        for token in range(length):
+            changed = x.clone()
+            changed[:, token] += noise(D_MODEL, seed=1)
+            for position, has_moved in enumerate(moved(part(changed), before)):
+                if has_moved and position != token:
+                    raise Broken(f"output {position} moved when position {token} changed (length {length})")
+                if not has_moved and position == token:
+                    raise Broken(f"output {position} did not move when position {token} changed (length {length})")
     order = torch.tensor([3, 1, 4, 0, 2])
     same(part(x[:, order]), before[:, order], "positions in another order")
 
@@ -69,18 +69,22 @@ def extremes_are_finite(example: Example) -> None:
 
 def pads_change_nothing(example: Example) -> None:
     """What pads hold, NaN and infinity included, changes no real position and no gradient."""
-    part, x = example(), noise(1, 3, D_MODEL)
-    alone = part(x, Context())
-    slopes = gradients(part, weighted(alone))
-    for held in (1.0, NAN, INF):
-        padded = torch.full((1, 5, D_MODEL), held)
-        padded[:, 2:] = x
-        keep = torch.tensor([[False, False, True, True, True]])
-        y = part(padded, Context(AttentionMask(keep=keep)))[:, 2:]
-        same(y, alone, f"2 pads of {held:g} and none")
-        found = gradients(part, weighted(y))
-        for name, slope in slopes.items():
-            same(found[name], slope, f"2 pads of {held:g}: the gradient of {name}")
+    part = example()
+    for length, real in ((1, [1]), (1, [0]), (3, [2, 3, 4]), (3, [0, 1, 2]), (3, [0, 2, 4])):
+        x, n = noise(1, length, D_MODEL), max(2, 2 * length - 1)
+        alone = part(x, Context())
+        slopes = gradients(part, weighted(alone))
+        keep = torch.zeros(1, n, dtype=torch.bool)
+        keep[:, real] = True
+        for held in (1.0, NAN, INF):
+            what = f"pads of {held:g} and none (tokens at {real} of {n})"
+            padded = torch.full((1, n, D_MODEL), held)
+            padded[:, real] = x
+            y = part(padded, Context(AttentionMask(keep=keep)))[:, real]
+            same(y, alone, what)
+            found = gradients(part, weighted(y))
+            for name, slope in slopes.items():
+                same(found[name], slope, f"{what}: the gradient of {name}")
 
 
 def a_context_is_optional(example: Example) -> None:
@@ -148,19 +152,6 @@ def enters_and_leaves(example: Example) -> None:
         left = first.leave(stream)
         if left.shape != x.shape or left.dtype != dtype:
             raise Broken(f"{tuple(x.shape)} of {dtype} leaves as {tuple(left.shape)} of {left.dtype}")
-
-
-def recomputing_changes_nothing(example: Example) -> None:
-    """Under checkpointing the output and every gradient are the same."""
-    residual, branches = example(), _branches(2)
-    found = []
-    for recompute in (False, True):
-        x = noise(2, 3, D_MODEL).requires_grad_()
-        stream = residual.enter(x)
-        y = checkpoint(residual, stream, *branches, use_reentrant=False) if recompute else residual(stream, *branches)
-        found.append({"output": y} | gradients(nn.ModuleList([residual, branches]), weighted(y), x))
-    for name, plain in found[0].items():
-        same(found[1][name], plain, f"recomputed: {name}", 0.0)
 
 
 def _branches(n: int) -> nn.ModuleList:
@@ -269,7 +260,7 @@ def layers_are_in_order(example: Example) -> None:
 
 NORM = (each_position_alone, dtype_is_kept, extremes_are_finite)
 FEEDFORWARD = (each_position_alone, pads_change_nothing, a_context_is_optional)
-RESIDUAL = (every_branch_counts, every_norm_is_its_own, enters_and_leaves, recomputing_changes_nothing)
+RESIDUAL = (every_branch_counts, every_norm_is_its_own, enters_and_leaves)
 EMBEDDING = (each_token_alone, ids_differ)
 HEAD = (loss_is_cross_entropy_of_the_logits, ignored_targets_do_not_matter)
 SHARING = (layers_are_in_order,)

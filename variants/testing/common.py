@@ -8,10 +8,11 @@ import warnings
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from variants.blocks.initialisers import Normal
 from variants.blocks.initialisers.base import initialise
-from variants.testing.base import NAN, Broken, close, distance, finite, gradients, same, weighted
+from variants.testing.base import INF, NAN, Broken, close, distance, finite, gradients, same, weighted
 from variants.testing.examples import Example
 from variants.testing.probes import Probe, probe
 
@@ -41,16 +42,22 @@ def same_shape(example: Example) -> None:
 
 
 def rows_alone(example: Example) -> None:
-    """A row of a batch is what it would be by itself, whatever the other row holds."""
+    """Each row of a batch is what it would be by itself, whatever the other row holds."""
     tried = probe(example)
-    inputs = tried.inputs()
-    y, alone = tried(*inputs), tried(*(t[1:] for t in inputs))
-    same(y[1:], alone, "row 1 beside row 0 and by itself")
-    if inputs[0].is_floating_point():
-        spoilt = [t.clone() for t in inputs]
-        for t in spoilt:
-            t[0] = NAN
-        same(tried(*spoilt)[1:], alone, "row 1 beside a row of NaN and by itself")
+    for time in (1, 6):
+        inputs = tried.inputs(time=time)
+        y = tried(*inputs)
+        for row, other in ((1, 0), (0, 1)):
+            alone = tried(*(t[row : row + 1] for t in inputs))
+            same(y[row : row + 1], alone, f"row {row} beside row {other} and by itself (length {time})")
+            if not inputs[0].is_floating_point():
+                continue
+            for held in (NAN, INF):
+                spoilt = [t.clone() for t in inputs]
+                for t in spoilt:
+                    t[other] = held
+                what = f"row {row} beside a row of {held:g} and by itself (length {time})"
+                same(tried(*spoilt)[row : row + 1], alone, what)
 
 
 def every_parameter_learns(example: Example) -> None:
@@ -60,6 +67,22 @@ def every_parameter_learns(example: Example) -> None:
         finite(gradient, f"the gradient of {name}")
         if not gradient.any():
             raise Broken(f"{name.removeprefix('component.')} gets no gradient")
+
+
+def recomputing_changes_nothing(example: Example) -> None:
+    """Under checkpointing, with dropout on, the output, every gradient and the random state are the same."""
+    rates = {f"{name}dropout": 0.3 for name in ("", "attention_", "feedforward_", "embedding_")}
+    found = []
+    for recompute in (False, True):
+        tried = probe(example, **rates).train()
+        inputs = _leaves(tried.inputs())
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            y = checkpoint(tried, *inputs, use_reentrant=False) if recompute else tried(*inputs)
+            slopes = gradients(tried, weighted(y), *(t for t in inputs if t.requires_grad))
+            found.append({"the output": y, **slopes, "the random state": torch.get_rng_state()})
+    for name, plain in found[0].items():
+        same(found[1][name], plain, f"recomputed, with dropout: {name}", 0.0)
 
 
 def float32_is_close_to_float64(example: Example) -> None:

@@ -14,10 +14,10 @@ from variants import slots as _slots  # noqa: F401  # fills SLOTS
 from variants.registry import SLOTS, ConfigError, unknown
 from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
-from variants.testing.common import COMMON, compiles, exports, same_shape
+from variants.testing.common import COMMON, compiles, exports, recomputing_changes_nothing, same_shape
 from variants.testing.examples import Example
 
-PART = (same_shape, *COMMON)
+PART = (same_shape, *COMMON, recomputing_changes_nothing)  # parts of a layer, which is what is recomputed
 TRACED = (exports, compiles)
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
