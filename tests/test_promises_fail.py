@@ -6,6 +6,7 @@ One long file: a promise beside what breaks it, and at the end the proof that no
 import math
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from variants.blocks.mixers import Attention, Lstm
 from variants.blocks.norms import RMSNorm
 from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
 from variants.blocks.residuals import PreNorm
-from variants.models import DecoderOnly
+from variants.models import DecoderOnly, EncoderDecoder
 from variants.registry import SLOTS, ConfigError
 from variants.testing import (
     Broken,
@@ -208,7 +209,7 @@ MIXERS = [
     (mixers.window, IgnoresWindows, "output 5 moved when token 2 changed"),
     (mixers.pads_change_nothing, HidesScoresAlone, "pads of nan"),
     (mixers.pads_change_nothing, IgnoresPads, "pads of"),
-    (mixers.documents_are_alone, ForgetsDocuments, "documents of 3 and 4"),
+    (mixers.documents_are_alone, ForgetsDocuments, "documents of 1 and 1"),
     (mixers.a_blind_row_is_harmless, HidesScoresAlone, "a row of pads"),
     (mixers.cached_is_uncached, ForgetsItsState, r"chunks \[1, 1"),
     (mixers.cached_is_uncached, TurnsKeysTwice, "position Rotary"),
@@ -590,6 +591,25 @@ class ForgetsBounds(DecoderOnly):
         return super().hidden(ids, AttentionMask(keep=mask.keep), cache)
 
 
+class ForgetsSourcePads(EncoderDecoder):
+    def hidden(self, source, target, source_mask=None, target_mask=None):
+        return super().hidden(source, target, source_mask and replace(source_mask, keep=None), target_mask)
+
+
+class ForgetsWhichPair(EncoderDecoder):
+    def decode_hidden(self, target, memory, memory_mask=None, mask=None, cache=None):
+        memory_mask = memory_mask and replace(memory_mask, documents=None)
+        return super().decode_hidden(target, memory, memory_mask, mask, cache)
+
+
+class DividesByRealTokensOfItsSource(EncoderDecoder):
+    def hidden(self, source, target, source_mask=None, target_mask=None):
+        x, losses = super().hidden(source, target, source_mask, target_mask)
+        if source_mask is not None and source_mask.keep is not None:
+            x = x * source_mask.keep.sum(1).view(-1, 1, 1) / source_mask.keep.sum(1).view(-1, 1, 1)
+        return x, losses
+
+
 class DividesByRealTokens(DecoderOnly):
     def hidden(self, ids, mask=None, cache=None):
         x, losses = super().hidden(ids, mask, cache)
@@ -634,7 +654,10 @@ class ScalesItsLogits(DecoderOnly):
 LAYOUTS = [
     (layouts.causality, SeesTheNext, "output 0 moved by .* when token 1 changed"),
     (layouts.padded_rows_are_alone, ForgetsPads, "3 left pads and none"),
+    (layouts.padded_rows_are_alone, ForgetsSourcePads, "2 left pads of the source"),
     (layouts.packed_documents_are_alone, ForgetsBounds, "documents of 3 and 4"),
+    (layouts.packed_documents_are_alone, ForgetsWhichPair, "pairs of 2 and 3 source tokens"),
+    (layouts.a_blind_row_is_harmless, DividesByRealTokensOfItsSource, "beside a source of pads: not finite"),
     (layouts.a_blind_row_is_harmless, DividesByRealTokens, "not finite"),
     (layouts.cached_is_uncached, IgnoresItsCache, "cached and uncached"),
     (layouts.checkpointing_changes_nothing, DrawsOutside, "layers recomputed"),

@@ -7,10 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from variants.blocks.cache import Cache
 from variants.testing.examples import Example
 
 Promise = Callable[[Example], None]
 NAN, INF = float("nan"), float("inf")
+CHUNKS = ([1, 1], [12], [1] * 12, [5, 1, 1, 5])  # of a sequence that is passed through a cache, the shortest first
 
 
 class Broken(AssertionError):  # noqa: N818  # a verdict, no fault of the program
@@ -87,6 +89,13 @@ def gradients(module: nn.Module, loss: Tensor, *inputs: Tensor) -> dict[str, Ten
         return {name: torch.zeros_like(t) for name, t in named.items()}
     found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
     return {n: torch.zeros_like(t) if g is None else g for (n, t), g in zip(named.items(), found, strict=True)}
+
+
+def spoil_unused(cache: Cache, held: float) -> None:
+    """Overwrite what a cache holds behind the end of each slot, as whoever allocates without clearing would."""
+    for slot in cache.slots.values():
+        for buffer in slot.grown:
+            buffer[..., slot.end :, :] = held
 
 
 def weighted(y: Tensor, seed: int = 9) -> Tensor:

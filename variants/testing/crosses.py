@@ -8,7 +8,19 @@ from torch import Tensor
 from variants.blocks.cache import Cache
 from variants.blocks.context import Context
 from variants.blocks.masks import AttentionMask
-from variants.testing.base import INF, NAN, Broken, finite, gradients, moved, noise, same, weighted
+from variants.testing.base import (
+    CHUNKS,
+    INF,
+    NAN,
+    Broken,
+    finite,
+    gradients,
+    moved,
+    noise,
+    same,
+    spoil_unused,
+    weighted,
+)
 from variants.testing.examples import D_MODEL, Example
 
 CAUSAL = AttentionMask(causal=True)
@@ -91,17 +103,19 @@ def beams_share_their_memory(example: Example) -> None:
 
 @torch.no_grad()
 def cached_is_uncached(example: Example) -> None:
-    """Prefill, chunks and single steps give what one pass gives."""
+    """Prefill, chunks and single steps give what one pass gives, whatever unused slots hold."""
     cross = example()
-    x, memory = noise(2, 12, D_MODEL), noise(2, 4, D_MODEL, seed=1)
-    mask = _keep([1, 2, 3], 4)
-    expected = cross(x, Context(CAUSAL, memory=memory, memory_mask=mask))
-    for chunks in ([12], [1] * 12, [5, 1, 1, 5]):
-        cache, outputs = Cache(12), []
-        for chunk in torch.split(x, chunks, 1):
-            full = cache.extend(CAUSAL, 2, chunk.shape[1], x.device)
-            outputs.append(cross(chunk, Context(full, memory=memory, memory_mask=mask, cache=cache)))
-        same(torch.cat(outputs, 1), expected, f"cached and uncached, chunks {chunks}")
+    memory, mask = noise(2, 4, D_MODEL, seed=1), _keep([1, 2, 3], 4)
+    for chunks in CHUNKS:
+        x = noise(2, sum(chunks), D_MODEL)
+        expected = cross(x, Context(CAUSAL, memory=memory, memory_mask=mask))
+        for held in (NAN, INF):
+            cache, outputs = Cache(15), []
+            for chunk in torch.split(x, chunks, 1):
+                full = cache.extend(CAUSAL, 2, chunk.shape[1], x.device)
+                outputs.append(cross(chunk, Context(full, memory=memory, memory_mask=mask, cache=cache)))
+                spoil_unused(cache, held)
+            same(torch.cat(outputs, 1), expected, f"cached and uncached, chunks {chunks}, unused slots of {held:g}")
 
 
 def a_blind_row_is_harmless(example: Example) -> None:

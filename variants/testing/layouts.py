@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from variants.blocks.cache import Cache
 from variants.blocks.initialisers import Normal
 from variants.blocks.initialisers.base import Address, generator_of, initialise
 from variants.blocks.masks import AttentionMask
-from variants.testing.base import Broken, finite, gradients, same
+from variants.testing.base import CHUNKS, NAN, Broken, finite, gradients, same, spoil_unused
 from variants.testing.examples import VOCAB, Example
 from variants.testing.probes import LayoutProbe, ids_of
 
@@ -29,37 +30,49 @@ class Run:
         self.pairs = LayoutProbe(model).pairs
         self.causal = self.pairs or hasattr(model, "head")
 
-    def __call__(self, ids: Tensor, mask: AttentionMask | None = None) -> Tensor:
+    def __call__(
+        self,
+        ids: Tensor,
+        mask: AttentionMask | None = None,
+        source: Tensor | None = None,
+        source_mask: AttentionMask | None = None,
+    ) -> Tensor:
         """Logits or hidden states."""
         mask = mask or AttentionMask()
         if self.pairs:
-            source = ids_of(1, 5, seed=8).expand(ids.shape[0], -1)
-            sources = AttentionMask()
-            output = self.model(source, ids, sources, mask)
+            source = self.source(ids.shape[0]) if source is None else source
+            output = self.model(source, ids, source_mask or AttentionMask(), mask)
         else:
             output = self.model(ids, mask)
         y: Tensor = output if isinstance(output, Tensor) else output.logits
         return y
 
+    @staticmethod
+    def source(rows: int) -> Tensor:
+        """The source of every row."""
+        return ids_of(1, 5, seed=8).expand(rows, -1)
+
 
 def causality(example: Example) -> None:
     """What predicts the next token does not see it; what does not predict sees both sides."""
-    run, ids = Run(example()), ids_of(1, 6)
-    before = run(ids)
-    for token in range(6):
-        changed = ids.clone()
-        changed[:, token] = (changed[:, token] + 1) % VOCAB
-        apart = (run(changed) - before).abs().amax((0, 2))
-        for output in range(6):
-            hidden = run.causal and output < token
-            if hidden and apart[output].item() > 1e-6:
-                raise Broken(f"output {output} moved by {apart[output]:.2g} when token {token} changed (length 6)")
-            if not hidden and not apart[output]:
-                raise Broken(f"output {output} did not move when token {token} changed (length 6)")
+    run = Run(example())
+    for length in (1, 2, 6):
+        ids = ids_of(1, length)
+        before = run(ids)
+        for token in range(length):
+            changed = ids.clone()
+            changed[:, token] = (changed[:, token] + 1) % VOCAB
+            apart = (run(changed) - before).abs().amax((0, 2))
+            for output in range(length):
+                hidden, when = run.causal and output < token, f"when token {token} changed (length {length})"
+                if hidden and apart[output].item() > 1e-6:
+                    raise Broken(f"output {output} moved by {apart[output]:.2g} {when}")
+                if not hidden and not apart[output]:
+                    raise Broken(f"output {output} did not move {when}")
 
 
 def padded_rows_are_alone(example: Example) -> None:
-    """A row with pads on either side is what it is by itself, whatever its position's kind."""
+    """A row with pads on either side, of its source too, is what it is by itself, whatever its position's kind."""
     for position in example.positions:
         run, ids = Run(example(position={"name": position})), ids_of(1, 4)
         alone = run(ids)
@@ -70,17 +83,26 @@ def padded_rows_are_alone(example: Example) -> None:
             same(
                 run(padded, AttentionMask(keep=keep))[:1, real], alone, f"3 {side} pads and none (position {position})"
             )
+        for side, real in (("left", [2, 3, 4, 5, 6]), ("right", [0, 1, 2, 3, 4])) if run.pairs else ():
+            padded, keep = ids_of(1, 7, seed=2), torch.zeros(1, 7, dtype=torch.bool)
+            padded[:, real], keep[:, real] = run.source(1), True
+            y = run(ids, None, padded, AttentionMask(keep=keep))
+            same(y, alone, f"2 {side} pads of the source and none (position {position})")
 
 
 def a_blind_row_is_harmless(example: Example) -> None:
-    """A row of pads alone leaves outputs and gradients finite, and the other row as it was."""
+    """A row of pads alone, or a source of pads, leaves outputs and gradients finite, and the other row as it was."""
     run, ids = Run(example()), ids_of(2, 4)
-    keep = torch.tensor([[True] * 4, [False] * 4])
-    y = run(ids, AttentionMask(keep=keep))
-    finite(y, "beside a row of pads")
-    same(y[:1], run(ids[:1]), "a row beside a row of pads, and alone")
-    for name, slope in gradients(run.model, y.square().sum()).items():
-        finite(slope, f"a row of pads: the gradient of {name}")
+    alone, keep = run(ids[:1]), torch.tensor([[True] * 4, [False] * 4])
+    tried = [("a row of pads", run(ids, AttentionMask(keep=keep)))]
+    if run.pairs:
+        sources = AttentionMask(keep=torch.tensor([[True] * 5, [False] * 5]))
+        tried.append(("a source of pads", run(ids, None, run.source(2), sources)))
+    for what, y in tried:
+        finite(y, f"beside {what}")
+        same(y[:1], alone, f"a row beside {what}, and alone")
+        for name, slope in gradients(run.model, y.square().sum()).items():
+            finite(slope, f"{what}: the gradient of {name}")
 
 
 def packed_documents_are_alone(example: Example) -> None:
@@ -91,28 +113,34 @@ def packed_documents_are_alone(example: Example) -> None:
         y = run(ids, AttentionMask(documents=documents))
         alone = torch.cat((run(ids[:, :3]), run(ids[:, 3:])), 1)
         same(y, alone, f"documents of 3 and 4 tokens, packed and alone (position {position})")
+        if run.pairs:
+            source = run.source(1)
+            sources = AttentionMask(documents=torch.tensor([[0, 0, 1, 1, 1]]))
+            y = run(ids, AttentionMask(documents=documents), source, sources)
+            alone = torch.cat((run(ids[:, :3], None, source[:, :2]), run(ids[:, 3:], None, source[:, 2:])), 1)
+            same(y, alone, f"pairs of 2 and 3 source tokens, packed and alone (position {position})")
 
 
 @torch.no_grad()
 def cached_is_uncached(example: Example) -> None:
     """Where it decodes with a cache: prefill, chunks and single steps give what one pass gives, with left pads."""
-    for position in example.positions:
-        run, ids = Run(example(position={"name": position})), ids_of(2, 12)
+    for position, chunks in itertools.product(example.positions, CHUNKS):
+        run, time = Run(example(position={"name": position})), sum(chunks)
         if not run.causal:
             return
-        keep = torch.ones(2, 12, dtype=torch.bool)
-        keep[0, :3] = False
+        ids, keep = ids_of(2, time), torch.ones(2, time, dtype=torch.bool)
+        keep[0, : min(3, time - 1)] = False
         expected = run(ids, AttentionMask(keep=keep))
-        for chunks in ([12], [1] * 12, [5, 1, 1, 5]):
-            cache, outputs = Cache(15), []
-            memory = run.model.encode(ids_of(1, 5, seed=8).expand(2, -1))[0] if run.pairs else None
-            for part, kept in zip(torch.split(ids, chunks, 1), torch.split(keep, chunks, 1), strict=True):
-                mask = AttentionMask(keep=kept)
-                if run.pairs:
-                    outputs.append(run.model.decode(part, memory, None, mask, cache).logits)
-                else:
-                    outputs.append(run.model(part, mask, cache).logits)
-            same(torch.cat(outputs, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, {position}")
+        cache, outputs = Cache(15), []
+        memory = run.model.encode(run.source(2))[0] if run.pairs else None
+        for part, kept in zip(torch.split(ids, chunks, 1), torch.split(keep, chunks, 1), strict=True):
+            mask = AttentionMask(keep=kept)
+            if run.pairs:
+                outputs.append(run.model.decode(part, memory, None, mask, cache).logits)
+            else:
+                outputs.append(run.model(part, mask, cache).logits)
+            spoil_unused(cache, NAN)
+        same(torch.cat(outputs, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, {position}")
 
 
 def checkpointing_changes_nothing(example: Example) -> None:

@@ -14,10 +14,20 @@ from variants.blocks.context import Context
 from variants.blocks.masks import AttentionMask, positions_of
 from variants.blocks.positions import NoPosition, Relative, Rotary
 from variants.blocks.positions.base import Position
-from variants.testing.base import INF, NAN, Broken, finite, gradients, moved, noise, same, weighted
+from variants.testing.base import (
+    CHUNKS,
+    INF,
+    NAN,
+    Broken,
+    finite,
+    gradients,
+    moved,
+    noise,
+    same,
+    spoil_unused,
+    weighted,
+)
 from variants.testing.examples import D_MODEL, N_HEADS, Example, shaken
-
-CHUNKS = ([12], [1] * 12, [5, 1, 1, 5])
 
 
 def causality(example: Example) -> None:
@@ -69,19 +79,20 @@ def pads_change_nothing(example: Example) -> None:
     A window counts the pads between tokens too, so those are left out where the mixer has one.
     """
     for causal, mixer in _modes(example):
-        x, weights = noise(2, 5, D_MODEL), noise(2, 5, D_MODEL, seed=3)
-        leaf = x.clone().requires_grad_()
-        alone = mixer(leaf, Context(AttentionMask(causal=causal)))
-        slopes = gradients(mixer, (alone * weights).sum(), leaf)
-        for side, real in (("left", [2, 3, 4, 5, 6]), ("right", [0, 1, 2, 3, 4]), ("middle", [0, 1, 4, 5, 6])):
+        for side, real, n in _padded():
             if side == "middle" and getattr(mixer, "window", None) is not None:
                 continue
+            x, weights = noise(2, len(real), D_MODEL), noise(2, len(real), D_MODEL, seed=3)
+            leaf = x.clone().requires_grad_()
+            alone = mixer(leaf, Context(AttentionMask(causal=causal)))
+            slopes = gradients(mixer, (alone * weights).sum(), leaf)
             for held in (1.0, NAN, INF):
-                what = f"{side} pads of {held:g} ({'causal' if causal else 'both sides'}, 5 tokens, 2 pads)"
-                padded = torch.full((2, 7, D_MODEL), held)
+                sizes = f"{len(real)} tokens, {n - len(real)} pads"
+                what = f"{side} pads of {held:g} ({'causal' if causal else 'both sides'}, {sizes})"
+                padded = torch.full((2, n, D_MODEL), held)
                 padded[:, real] = x
                 padded.requires_grad_()
-                keep = torch.zeros(2, 7, dtype=torch.bool)
+                keep = torch.zeros(2, n, dtype=torch.bool)
                 keep[:, real] = True
                 y = mixer(padded, Context(AttentionMask(keep=keep, causal=causal)))
                 finite(y, what)
@@ -96,17 +107,27 @@ def pads_change_nothing(example: Example) -> None:
 def documents_are_alone(example: Example) -> None:
     """Packed documents, also with pads before and between them, are what each is by itself."""
     for causal, mixer in _modes(example):
-        first, second = noise(1, 3, D_MODEL), noise(1, 4, D_MODEL, seed=1)
         plain = Context(AttentionMask(causal=causal))
-        expected = torch.cat((mixer(first, plain), mixer(second, plain)), 1)
-        for what, of in (("no pads", [0, 0, 0, 1, 1, 1, 1]), ("pads", [-1, 0, 0, 0, -1, 1, 1, 1, 1, -1])):
+        for what, of in (
+            ("no pads", [0, 1]),
+            ("no pads", [0, 0, 0, 1, 1, 1, 1]),
+            ("pads", [-1, 0, -1, 1]),
+            ("pads", [-1, 0, 0, 0, -1, 1, 1, 1, 1, -1]),
+        ):
+            sizes = of.count(0), of.count(1)
+            first, second = (noise(1, n, D_MODEL, seed=seed) for seed, n in enumerate(sizes))
+            expected = torch.cat((mixer(first, plain), mixer(second, plain)), 1)
             real = [index for index, document in enumerate(of) if document >= 0]
             x = torch.full((1, len(of), D_MODEL), NAN)
             x[:, real] = torch.cat((first, second), 1)
             documents = torch.tensor([of]).cummax(1).values.clamp(min=0)
             keep = None if what == "no pads" else torch.tensor([of]) >= 0
             y = mixer(x, Context(AttentionMask(keep=keep, documents=documents, causal=causal)))
-            same(y[:, real], expected, f"documents of 3 and 4 tokens, packed and alone ({what}, causal {causal})")
+            same(
+                y[:, real],
+                expected,
+                f"documents of {sizes[0]} and {sizes[1]} tokens, packed and alone ({what}, causal {causal})",
+            )
 
 
 def a_blind_row_is_harmless(example: Example) -> None:
@@ -132,15 +153,18 @@ def a_blind_row_is_harmless(example: Example) -> None:
 
 def cached_is_uncached(example: Example) -> None:
     """Prefill, chunks and single steps give what one pass gives, whatever unused slots hold."""
-    mixer, x = example(), noise(2, 12, D_MODEL)
-    for what, mask in _cached_masks():
-        for position in _positions():
-            expected = _in_chunks(mixer, x, mask, position, [12], None)
-            for chunks in CHUNKS:
-                y = _in_chunks(mixer, x, mask, position, chunks, Cache(20))
-                named = f"chunks {chunks}, {what}, position {type(position).__name__}"
-                real = torch.ones(2, 12, dtype=torch.bool) if mask.keep is None else mask.keep
-                same(y[real], expected[real], f"cached and uncached, {named}")
+    mixer = example()
+    for chunks in CHUNKS:
+        time = sum(chunks)
+        x = noise(2, time, D_MODEL)
+        for what, mask in _cached_masks(time):
+            for position in _positions():
+                expected = _in_chunks(mixer, x, mask, position, [time], None)
+                real = torch.ones(2, time, dtype=torch.bool) if mask.keep is None else mask.keep
+                for held in (NAN, INF):
+                    y = _in_chunks(mixer, x, mask, position, chunks, Cache(20), held)
+                    named = f"chunks {chunks}, {what}, position {type(position).__name__}, unused slots of {held:g}"
+                    same(y[real], expected[real], f"cached and uncached, {named}")
 
 
 def cached_rows_can_be_reordered(example: Example) -> None:
@@ -162,10 +186,10 @@ def cached_rows_can_be_reordered(example: Example) -> None:
     same(y, expected, "rows repeated and reordered after 5 tokens")
 
 
-def _cached_masks() -> Iterator[tuple[str, AttentionMask]]:
-    keep = torch.ones(2, 12, dtype=torch.bool)
-    keep[0, :3] = False
-    documents = torch.tensor([[0] * 12, [0] * 4 + [1] * 5 + [2] * 3])
+def _cached_masks(time: int) -> Iterator[tuple[str, AttentionMask]]:
+    keep = torch.ones(2, time, dtype=torch.bool)
+    keep[0, : min(3, time - 1)] = False
+    documents = torch.tensor([[0] * 12, [0] * 1 + [1] * 8 + [2] * 3])[:, :time]
     yield "no pads", AttentionMask(causal=True)
     yield "left pads", AttentionMask(keep=keep, causal=True)
     yield "left pads and documents", AttentionMask(keep=keep, documents=documents, causal=True)
@@ -187,8 +211,9 @@ def _in_chunks(
     position: Position,
     chunks: list[int],
     cache: Cache | None,
+    held: float = NAN,
 ) -> Tensor:
-    """Run a sequence in chunks; what a cache holds behind its end is NaN."""
+    """Run a sequence in chunks, with something held in a cache's unused slots."""
     outputs, start = [], 0
     for n in chunks:
         facts = {
@@ -200,10 +225,19 @@ def _in_chunks(
         place = position.place(keys[:, -n:], keys)
         outputs.append(mixer(x[:, start : start + n], Context(full, place, cache=cache)))
         start += n
-        for slot in cache.slots.values() if cache is not None else ():
-            for buffer in slot.grown:
-                buffer[..., slot.end :, :] = NAN
+        if cache is not None:
+            spoil_unused(cache, held)
     return torch.cat(outputs, 1)
+
+
+def _padded() -> Iterator[tuple[str, list[int], int]]:
+    """On which side pads are, where the tokens are, and how many there are of both."""
+    yield "left", [1], 2
+    yield "right", [0], 2
+    yield "middle", [0, 2], 3
+    yield "left", [2, 3, 4, 5, 6], 7
+    yield "right", [0, 1, 2, 3, 4], 7
+    yield "middle", [0, 1, 4, 5, 6], 7
 
 
 def _modes(example: Example) -> Iterator[tuple[bool, nn.Module]]:

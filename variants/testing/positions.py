@@ -17,7 +17,7 @@ from variants.blocks.positions.base import Placement
 from variants.blocks.residuals import PreNorm
 from variants.blocks.residuals.base import Depths
 from variants.models.stack import Layer, Stack
-from variants.testing.base import NAN, Broken, finite, noise, same
+from variants.testing.base import CHUNKS, NAN, Broken, finite, noise, same, spoil_unused
 from variants.testing.examples import D_MODEL, MAX_LENGTH, N_HEADS, Example, shaken
 
 D_HEAD = D_MODEL // N_HEADS
@@ -119,17 +119,16 @@ def documents_restart(example: Example) -> None:
 @torch.no_grad()
 def cached_is_uncached(example: Example) -> None:
     """In a stack, prefill, chunks and single steps give what one pass gives, with pads on the left."""
-    stack, x = _stack(example()), noise(2, 12, D_MODEL)
-    keep = torch.ones(2, 12, dtype=torch.bool)
-    keep[0, :3] = False
-    expected, _ = stack(x, AttentionMask(keep=keep, causal=True))
-    for chunks in ([12], [1] * 12, [5, 1, 1, 5]):
-        cache = Cache(15)
-        parts = [
-            stack(part, AttentionMask(keep=kept, causal=True), cache=cache)[0]
-            for part, kept in zip(torch.split(x, chunks, 1), torch.split(keep, chunks, 1), strict=True)
-        ]
-        same(torch.cat(parts, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, in a stack")
+    stack = _stack(example())
+    for chunks in CHUNKS:
+        x, keep = noise(2, sum(chunks), D_MODEL), torch.ones(2, sum(chunks), dtype=torch.bool)
+        keep[0, : min(3, sum(chunks) - 1)] = False
+        expected, _ = stack(x, AttentionMask(keep=keep, causal=True))
+        cache, outputs = Cache(15), []
+        for part, kept in zip(torch.split(x, chunks, 1), torch.split(keep, chunks, 1), strict=True):
+            outputs.append(stack(part, AttentionMask(keep=kept, causal=True), cache=cache)[0])
+            spoil_unused(cache, NAN)
+        same(torch.cat(outputs, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, in a stack")
 
 
 def _effects(position: Any, positions: Tensor) -> list[Tensor]:
