@@ -13,7 +13,8 @@ from variants.generation.text import load_run
 from variants.interop import from_transformers, model_config_of, to_transformers
 from variants.interop.export import export_run
 from variants.models import build
-from variants.registry import ConfigError, merge
+from variants.models.skeleton import Skeleton
+from variants.registry import SLOTS, ConfigError, fields_of, merge
 
 transformers = pytest.importorskip("transformers")
 
@@ -80,6 +81,29 @@ def test_the_way_there_and_back_changes_no_weight(name):
     assert all(torch.equal(back[n], p) for n, p in model.state_dict().items())
     again = build(model_config_of(theirs.config))
     assert {n: p.shape for n, p in again.named_parameters()} == {n: p.shape for n, p in model.named_parameters()}
+
+
+CHOICES = [(slot, name) for slot in fields_of(Skeleton) if slot in SLOTS for name in SLOTS[slot].choices]
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize(("slot", "name"), CHOICES)
+def test_every_choice_is_exported_with_the_same_logits_or_refused_by_name(slot, name, family):
+    """None is approximated: a new choice is refused until a family is told of it."""
+    try:
+        model, config = preset(f"{family}_tiny", **{slot: {"name": name}})
+    except ConfigError:
+        return  # it does not go with the preset
+    try:
+        theirs, refused = to_transformers(model, config), ""
+    except ConfigError as error:
+        theirs, refused = None, str(error)
+    if theirs is None:
+        assert f"{slot} {name} (it has " in refused.partition(f"{family} has none for ")[2].partition(";")[0]
+        return
+    ids = torch.randint(50, (2, 11))
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(ids).logits, model(ids).logits, rtol=0, atol=1e-5)
 
 
 def refusal(**fields):
