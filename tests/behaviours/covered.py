@@ -198,6 +198,7 @@ COVERED: dict[str, list[str] | str] = {
         "data/test_tokenizer.py::test_decoding_gives_back_any_text",
     ],
     "TRAIN-01": [
+        "behaviours/test_compiled.py::test_a_compiled_layer_that_is_recomputed_drops_what_it_dropped_before",
         "behaviours/test_training.py::test_a_recomputed_layer_drops_what_it_dropped_before_to_the_bit",
         "behaviours/test_training.py::test_without_the_random_state_a_recomputed_layer_would_drop_something_else",
         "models/test_assembly.py::test_checkpointing_changes_neither_loss_nor_gradients_with_dropout_on",

@@ -73,11 +73,20 @@ class Turned(Placement):
         return turned if width == x.shape[-1] else torch.cat((turned, x[..., width:]), -1)
 
     def table(self, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for heads of this width, computed at the first of the stack's layers."""
+        """Cosines and sines for heads of this width, computed at the first of the stack's layers.
+
+        A compiled layer computes its own: had the first one left them behind, it would be another graph when it is
+        recomputed, with other tensors to save.
+        """
+        if torch.compiler.is_compiling():
+            return self._made(width, dtype)
         if (width, dtype) not in self.tables:
-            angles = angles_of(self.positions, width // 2, 2 / width, self.base)[:, None]
-            self.tables[width, dtype] = angles.cos().to(dtype), angles.sin().to(dtype)
+            self.tables[width, dtype] = self._made(width, dtype)
         return self.tables[width, dtype]
+
+    def _made(self, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        angles = angles_of(self.positions, width // 2, 2 / width, self.base)[:, None]
+        return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 def turned_width(d_head: int, fraction: float) -> int:
