@@ -95,7 +95,8 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
         with _of_the_data():
             data.prepare(notify)
             task.bytes_per_target = data.bytes_per_target
-        trainer = trainer_of(config, Folder(Path(config["folder"])), [], notify)  # refuses before there is a folder
+        with quiet():  # before there is a folder, for it may refuse
+            trainer = trainer_of(config, Folder(Path(config["folder"])), [], notify)
         folder = _entered(config, resume, notify) if is_main else Folder(Path(config["folder"]))
     except ConfigError:
         raise
@@ -239,8 +240,7 @@ def trainer_of(config: dict[str, Any], folder: Folder, loggers: list[Any], notif
     loggers = [*loggers, *(slots.loggers.build(node) for node in fields["loggers"])]
     made = {"strategy": _strategy(fields["strategy"]), "logger": loggers, "callbacks": callbacks}
     try:
-        with quiet():
-            return Trainer(**{**defaults, **passed_on, **made})
+        return Trainer(**{**defaults, **passed_on, **made})
     except (ValueError, TypeError, MisconfigurationException) as error:
         raise ConfigError([f"trainer: {' '.join(str(error).split())}"]) from error
 
