@@ -175,6 +175,13 @@ def test_main_effects_and_interactions_are_the_contrasts_of_the_design():
     assert not made["post"].read_alone
 
 
+def test_an_interaction_that_is_certain_but_small_leaves_a_main_effect_alone():
+    cells = np.array([[0, 1], [2, 3.1]]) + np.random.default_rng(4).normal(scale=1e-3, size=(9, 2, 2))
+    main, _, interaction = effects(cells, {"norm": ["pre", "post"], "ff": ["relu", "swiglu"]})
+    assert interaction.estimate.low > 0
+    assert main.read_alone
+
+
 def test_an_axis_of_three_levels_has_an_effect_for_each_that_is_not_the_baselines():
     values = np.arange(4 * 3 * 2, dtype=float).reshape(4, 3, 2) ** 1.1
     made = effects(values, {"norm": ["pre", "post", "none"], "ff": ["relu", "gelu"]})

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from variants.ablation.statistics import LEVEL, Estimate, estimate_of
+from variants.ablation.statistics import Estimate, estimate_of
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,8 @@ class Effect:
         axes: The axes that it is about: one for a main effect, two for an interaction.
         estimate: A main effect is the mean with the level minus that with the baseline's level; an interaction the
             difference of two such differences, whose error is twice as large.
-        read_alone: Whether a main effect says something by itself: no interaction of it is significant or larger.
+        read_alone: Whether a main effect says something by itself: no interaction of it is as large. At either of
+            another axis's two levels the effect is the main effect, give or take half the interaction.
     """
 
     name: str
@@ -67,5 +68,4 @@ def effects(values: ArrayLike, axes: Mapping[str, Sequence[str]]) -> list[Effect
 
 
 def _outweighs(interaction: Effect, main: Effect) -> bool:
-    larger = abs(interaction.estimate.difference) > abs(main.estimate.difference)
-    return larger or interaction.estimate.p < LEVEL
+    return abs(interaction.estimate.difference) >= abs(main.estimate.difference)
