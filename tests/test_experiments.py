@@ -49,7 +49,7 @@ def test_a_verdict_is_that_of_the_results_beside_it(folder, tmp_path):
     assert "![" in verdict
     assert (folder / "figure.svg").is_file()
     headings = [line for line in (ROOT / "LOG.md").read_text("utf-8").splitlines() if line.startswith("## ")]
-    assert any(f" {folder.name}: " in heading for heading in headings), "the log has its verdict"
+    assert any(f", {folder.name}: " in heading for heading in headings), "the log has its verdict"
 
 
 def test_the_log_is_dated_newest_first():
