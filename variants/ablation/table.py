@@ -170,11 +170,20 @@ def _speed_up(made: SpeedUp | None) -> str:
 
 
 def _number(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.4f}"
+    return "" if math.isnan(value) else f"{value:.{_form(value)}}"
 
 
 def _signed(value: float) -> str:
-    return f"{value:+.4f}"
+    """A difference, with its sign; one that four places would hide, in powers of ten.
+
+    >>> _signed(-0.0312), _signed(2.5e-8), _signed(0.0)
+    ('-0.0312', '+2.5e-08', '+0.0000')
+    """
+    return f"{value:+.{_form(value)}}"
+
+
+def _form(value: float) -> str:
+    return "1e" if 0 < abs(value) < 5e-5 else "4f"
 
 
 def _short(value: float) -> str:
