@@ -4,6 +4,8 @@ A seeded sample of cosmic-ray's mutants, each run against the tests that mirror 
 those marked slow left out. Strings, annotations and decorators are not mutated. Results are kept in ``.mutation/``
 until the mutated files change, so that a run which was stopped goes on; ``--again`` tries the survivors once more,
 after tests were written for them.
+
+One file: a tool by itself, from the places of faults to the share that was found.
 """
 
 from __future__ import annotations
