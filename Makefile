@@ -4,7 +4,7 @@ BIN := .venv/bin
 # The suite runs on two workers, each with one thread.
 WORKERS ?= 2
 
-.PHONY: demo test test-product mutation lint bench clean
+.PHONY: demo test test-product mutation causes lint bench clean
 
 demo: .venv/run
 	OMP_WAIT_POLICY=passive $(BIN)/python -m experiments.demo
@@ -23,6 +23,10 @@ MUTANTS ?= 400
 MUTATION_SEED ?= 0
 mutation: .venv/dev
 	$(BIN)/python -m experiments.mutation --n $(MUTANTS) --seed $(MUTATION_SEED) --workers $(WORKERS)
+
+# The cause of each fault that other projects had, put back: do the tests of that behaviour fail?
+causes: .venv/dev
+	$(BIN)/python -m experiments.causes --workers $(WORKERS)
 
 lint: .venv/dev
 	$(BIN)/ruff check

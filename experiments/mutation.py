@@ -4,8 +4,6 @@ A seeded sample of cosmic-ray's mutants, each run against the tests that mirror 
 those marked slow left out. Strings, annotations and decorators are not mutated. Results are kept in ``.mutation/``
 until the mutated files change, so that a run which was stopped goes on; ``--again`` tries the survivors once more,
 after tests were written for them.
-
-One file: a tool by itself, from the places of faults to the share that was found.
 """
 
 from __future__ import annotations
@@ -13,17 +11,10 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
-import multiprocessing
 import os
 import random
-import resource
-import shutil
-import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from difflib import unified_diff
 from functools import cache
 from itertools import islice
@@ -31,25 +22,19 @@ from pathlib import Path
 from queue import Queue
 
 from cosmic_ray.commands.init import init
-from cosmic_ray.mutating import mutate_code, use_mutation
+from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkerOutcome, WorkResult
 from scipy.stats import binomtest
 
-ROOT = Path(__file__).parent.parent
+from experiments.trees import BROKEN, ROOT, Calls, changed, plant, start, timeouts, verdict
+
 SOURCES = ("variants/blocks", "variants/models", "variants/training/objectives")
 TASK = "variants/training/task.py"
 LOSS = {"training_step", "on_before_optimizer_step", "configure_gradient_clipping", "validation_step"}  # of the task
 LOSS |= {"on_validation_epoch_end", "_pair", "_total", "global_norm", "_whole"}
-OPTIONS: tuple[str, ...] = ("-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist")
-OPTIONS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # plugins that are imported before the fork
-BROKEN = 70  # the exit code where pytest has not come to an end
-NEEDED = ("variants", "tests", "conf", "experiments", "docs", "pyproject.toml", "README.md")
-MEMORY = 16 * 2**30  # bytes of addresses; a mutant that wants more has failed
-
-server = multiprocessing.get_context("forkserver")
-Calls = tuple[tuple[str, ...], ...]
+OPTIONS = ("-x", "-m", "not slow")
 
 
 def sources() -> list[Path]:
@@ -76,6 +61,11 @@ def tests_of(source: Path) -> Calls:
 def promises(*slots: str) -> tuple[str, ...]:
     """The promise tests of slots."""
     return ("tests/test_promises.py", "-k", " or ".join(f"{slot}." for slot in slots))
+
+
+def asked(mutation: MutationSpec) -> Calls:
+    """The same, up to the first test that fails."""
+    return tuple((*call, *OPTIONS) for call in tests_of(mutation.module_path))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -144,55 +134,13 @@ def sample(db: WorkDB, n: int, seed: int) -> dict[str, MutationSpec]:
 # What becomes of one
 
 
-def run_tests(tree: Path, calls: Calls) -> None:
-    """In a process of its own: exit with 0 if all tests pass."""
-    import pytest
-
-    code = BROKEN
-    try:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        os.chdir(tree)
-        sys.path.insert(0, str(tree))
-        with (tree / "output.txt").open("w") as output, redirect_stdout(output), redirect_stderr(output):
-            code = next((code for call in calls if (code := pytest.main([*call, *OPTIONS]))), 0)
-    finally:
-        os._exit(int(code))
-
-
-def verdict(tree: Path, calls: Calls, timeout: float) -> int | None:
-    """The exit code of the tests; None: they took too long."""
-    process = server.Process(target=run_tests, args=(tree, calls))
-    process.start()
-    process.join(timeout)
-    if process.is_alive():
-        process.kill()
-        process.join()
-        return None
-    return process.exitcode
-
-
-@contextmanager
-def fault(tree: Path, mutation: MutationSpec) -> Iterator[None]:
-    """Put a fault into a tree. What was compiled of the file is of the same second, and taken away."""
-    path = tree / mutation.module_path
-
-    def forget() -> None:
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*"):
-            compiled.unlink()
-
-    forget()
-    operator = get_operator(mutation.operator_name)(**mutation.operator_args)
-    with use_mutation(path, operator, mutation.occurrence):
-        yield
-    forget()
-
-
 def judged(trees: Queue[Path], mutation: MutationSpec, timeout: float) -> WorkResult:
     """Run a mutant's tests in a free tree."""
     tree = trees.get()
     try:
-        with fault(tree, mutation):
-            code = verdict(tree, tests_of(mutation.module_path), timeout)
+        text = mutated(mutation, original(mutation.module_path)[0])
+        with changed(tree, {mutation.module_path: text}):
+            code = verdict(tree, asked(mutation), timeout)
     finally:
         trees.put(tree)
     if code == BROKEN:
@@ -208,35 +156,6 @@ def diff(mutation: MutationSpec) -> str:
     return "\n".join(line for line in lines if not line.startswith(("---", "+++", "@@")))
 
 
-def plant(n: int, folder: Path) -> Queue[Path]:
-    """Copies of the repository, one a worker."""
-    trees: Queue[Path] = Queue()
-    for number in range(n):
-        tree = folder / str(number)
-        tree.mkdir()
-        for name in NEEDED:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                shutil.copy(ROOT / name, tree / name)
-        trees.put(tree)
-    return trees
-
-
-def timeouts(trees: Queue[Path], selections: set[Calls]) -> dict[Calls, float]:
-    """Several times what each selection of tests takes without a fault, where all must pass."""
-    limits = {}
-    tree = trees.get()
-    for calls in sorted(selections):
-        began = time.perf_counter()
-        if code := verdict(tree, calls, 600):
-            print((tree / "output.txt").read_text()[-5000:])
-            raise SystemExit(f"without a fault, pytest exits with {code}: {calls}")
-        limits[calls] = 20 + 5 * (time.perf_counter() - began)
-    trees.put(tree)
-    return limits
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # All of them
 
@@ -245,8 +164,8 @@ def run(db: WorkDB, todo: dict[str, MutationSpec], workers: int) -> None:
     """Judge mutants, and keep each result as soon as it is there."""
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
         trees = plant(workers, Path(folder))
-        limits = timeouts(trees, {tests_of(m.module_path) for m in todo.values()})
-        jobs = {pool.submit(judged, trees, m, limits[tests_of(m.module_path)]): job for job, m in todo.items()}
+        limits = timeouts(trees, map(asked, todo.values()))
+        jobs = {pool.submit(judged, trees, m, limits[asked(m)]): job for job, m in todo.items()}
         for number, future in enumerate(as_completed(jobs), 1):
             result, mutation = future.result(), todo[jobs[future]]
             db.set_result(jobs[future], result)
@@ -284,19 +203,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="how many are tried at once")
     parser.add_argument("--again", action="store_true", help="try the survivors once more")
     args = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"
-    server.set_forkserver_preload(
-        [
-            "torch",
-            "torch.export",
-            "lightning.pytorch",
-            "beartype",
-            "pytest",
-            "scipy.stats",
-            "cosmic_ray.commands.init",
-            "torch._dynamo",
-        ]
-    )
+    start("cosmic_ray.commands.init")
     os.chdir(ROOT)
     files = sources()
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
