@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import xml.etree.ElementTree as xml
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Queue
+from xml.etree import ElementTree
 
 import yaml
 
@@ -94,11 +94,12 @@ def passed(trees: Queue[Path], cause: Cause) -> list[str]:
 
 def _failed(report: Path) -> set[str]:
     """The functions, of which a case failed: not where the file could not be imported, nor where pytest had no case."""
-    cases = [case for case in xml.parse(report).iter("testcase") if case.find("failure") is not None]
-    return {
-        f"{case.attrib['classname'].removeprefix('tests.').replace('.', '/')}.py::{case.attrib['name'].partition('[')[0]}"
-        for case in cases
-    }
+    failed = set()
+    for case in ElementTree.parse(report).iter("testcase"):
+        if case.find("failure") is not None:
+            file = case.attrib["classname"].removeprefix("tests.").replace(".", "/")
+            failed.add(f"{file}.py::{case.attrib['name'].partition('[')[0]}")
+    return failed
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
