@@ -117,7 +117,7 @@ def test_lightnings_other_arguments_are_passed_on():
         ("base: mine\n", "base goes in a circle: mine -> mine"),
         ("d_model: [\n", "mine.yaml: line"),
         ("- a\n- b\n", "expected a mapping"),
-        ("d_model: '${model.nothing}'\n", "nothing"),
+        ("base: llama_tiny\nd_model: '${model.nothing}'\n", "nothing"),
     ],
 )
 def test_a_wrong_file_gets_one_clear_line(own, text, said):

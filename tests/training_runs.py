@@ -79,11 +79,11 @@ def _train(folder, overrides, place, at, number, resume):
 def fitted(folder, *overrides, prepare=lambda task: None, **trainer):
     """Train in float64, in this process, without a run's folder around it; ``prepare`` may change the task."""
     from variants.data.module import BatchModule
-    from variants.explain import known_of
+    from variants.relations import related
     from variants.training import run
 
     config = tiny(folder, "trainer.enable_progress_bar=false", *overrides)
-    data, known = known_of(config)
+    data, known, _ = related(config)
     task = run.task_of(config, data, known).double()
     prepare(task)
     config["trainer"] |= trainer

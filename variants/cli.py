@@ -166,14 +166,17 @@ def show_explanation(explanation: Explanation) -> None:
 
 def _train(options: argparse.Namespace) -> int:
     from variants import config as configs
-    from variants.explain import fits, known_of
-    from variants.models import assemble
+    from variants.registry import is_wrong
+    from variants.relations import related
+    from variants.training.refusals import others
 
-    config = configs.compose(options.overrides, options.config_dir)
-    config["folder"] = options.folder or config["folder"]
-    data, known = known_of(config)  # all that can be known before the seconds that Lightning's import takes
-    fits(config, data)
-    assemble(config["model"], **known)
+    overrides = [*options.overrides, *([("folder", options.folder)] if options.folder else [])]
+    try:
+        config = configs.compose(overrides, options.config_dir)
+        related(config)  # before the seconds that Lightning's import takes
+    except ConfigError as error:
+        more = [] if is_wrong(error.rest) else others(error.rest, resume=options.resume)
+        raise ConfigError([*error.problems, *more]) from None
 
     from variants.training.run import train
 

@@ -13,6 +13,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,21 @@ from omegaconf.errors import OmegaConfBaseException
 
 from variants import slots
 from variants.models import skeleton
-from variants.options import check_tracker, check_trainer
+from variants.models.skeleton import PATCHES, Skeleton
+from variants.options import Tracker, Trainer, check_tracker, check_trainer
 from variants.reading import DEEPEST, read_yaml
-from variants.registry import ConfigError, Slot, convert, merge, unknown
+from variants.registry import (
+    WRONG,
+    ConfigError,
+    Slot,
+    attempt,
+    convert,
+    fields_of,
+    is_wrong,
+    merge,
+    unknown,
+)
+from variants.relations import related
 
 Config = dict[str, Any]
 Override = str | tuple[str, Any]
@@ -76,7 +89,13 @@ def compose(overrides: Sequence[Override] = (), config_dir: str | Path | None = 
     Raises:
         ConfigError: All that is wrong with it, a line each.
     """
-    return check(draft(overrides, config_dir))
+    problems: list[str] = []
+    composed = attempt(problems, "", lambda: raw(overrides, config_dir))
+    if not is_wrong(composed):
+        composed = attempt(problems, "", lambda: resolve(composed))
+    if is_wrong(composed):
+        raise ConfigError(problems)
+    return check(composed, problems)
 
 
 def draft(overrides: Sequence[Override] = (), config_dir: str | Path | None = None) -> Config:
@@ -86,25 +105,22 @@ def draft(overrides: Sequence[Override] = (), config_dir: str | Path | None = No
 
 def raw(overrides: Sequence[Override] = (), config_dir: str | Path | None = None) -> Config:
     """Compose a config without resolving its interpolations."""
-    pairs = [_parse(override) for override in overrides]
+    problems: list[str] = []
+    parsed = [attempt(problems, "", lambda override=override: _parse(override)) for override in overrides]
+    pairs = [pair for pair in parsed if not is_wrong(pair)]
     where = folders(config_dir)
     config = _load_file(where, "", "run", [])
-    problems: list[str] = []
     for group in GROUPS:
-        picked = [value for path, value in pairs if path == [group]]
-        value = picked[-1] if picked else config.get(group)
-        try:
-            config[group] = _pick(where, group, value)
-        except ConfigError as error:
-            problems += error.problems
+        asked = [value for path, value in pairs if path == [group]]
+        value = asked[-1] if asked else config.get(group)
+        picked = attempt(problems, "", partial(_pick, where, group, value))
+        config[group] = _unknown(group) if is_wrong(picked) else picked
     if isinstance(config.get("model"), dict):  # so that `model.mixer.window=64` need not name the mixer
         config["model"] = merge(skeleton.defaults(), config["model"])
-    try:
-        config = overlay(config, [(".".join(p), value) for p, value in pairs if p[0] not in GROUPS or p[1:]])
-    except ConfigError as error:
-        problems += error.problems
+    fields = [(".".join(p), value) for p, value in pairs if p[0] not in GROUPS or p[1:]]
+    config = attempt(problems, "", lambda: overlay(config, fields))
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, config)
     return config
 
 
@@ -122,7 +138,7 @@ def overlay(config: Config, fields: Iterable[tuple[str, Any]]) -> Config:
         else:
             config = _lay(config, path, value)
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, config)
     return config
 
 
@@ -134,12 +150,33 @@ def resolve(config: Config) -> Config:
     """
     if _is_literal(config):  # as most are; OmegaConf takes ten milliseconds for one
         return copy.deepcopy(config)
-    try:
-        resolved = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
-    except OmegaConfBaseException as error:
-        raise ConfigError([f"{getattr(error, 'full_key', '')}: {str(error).splitlines()[0]}"]) from None
+    problems: list[str] = []
+    while True:
+        try:
+            resolved = OmegaConf.to_container(OmegaConf.create(config), resolve=True, throw_on_missing=True)
+            break
+        except OmegaConfBaseException as error:
+            place = getattr(error, "full_key", None) or ""
+            problems.append(f"{place}: {str(error).splitlines()[0]}")
+            config = copy.deepcopy(config)
+            if not _mark(config, place):  # nothing to go on with
+                raise ConfigError(problems) from None
     assert isinstance(resolved, dict)
-    return {str(key): value for key, value in resolved.items()}
+    composed: Config = {str(key): value for key, value in resolved.items()}
+    if problems:
+        raise ConfigError(problems, composed)
+    return composed
+
+
+def _mark(config: Any, place: str) -> bool:
+    """Put `WRONG` where an interpolation stands for nothing; whether that could be done."""
+    *parents, last = place.split(".")
+    for parent in parents:
+        config = config.get(parent) if isinstance(config, dict) else None
+    if not isinstance(config, dict) or last not in config or is_wrong(config[last]):
+        return False
+    config[last] = WRONG
+    return True
 
 
 def _is_literal(value: Any) -> bool:
@@ -162,7 +199,8 @@ def _parse(override: Override) -> tuple[list[str], Any]:
     try:
         return name.split("."), read_yaml(f"value: {text}")["value"]
     except ConfigError as error:
-        raise ConfigError([f"{name}: {text!r} is no YAML value ({error.problems[0]})"]) from None
+        wrong = (name.split("."), WRONG)
+        raise ConfigError([f"{name}: {text!r} is no YAML value ({error.problems[0]})"], wrong) from None
 
 
 def _plain(value: Any) -> Any:
@@ -184,8 +222,10 @@ def _lay(config: Config, path: list[str], value: Any) -> Config:
 
 def _pick(where: list[Path], group: str, value: Any) -> Any:
     """A group's value: a file's by name, else a registered choice, else what is written there."""
-    if not isinstance(value, str):
+    if value is None or isinstance(value, Mapping) or is_wrong(value):
         return value
+    if not isinstance(value, str):
+        raise ConfigError([f"{group}: expected a preset or a mapping, got {value!r}"])
     files = {path.stem for folder in where for path in (folder / group).glob("*.yaml")}
     if value in files:
         return _load_file(where, group, value, [])
@@ -194,6 +234,12 @@ def _pick(where: list[Path], group: str, value: Any) -> Any:
     if value in choices:
         return {"name": value}
     raise ConfigError([f"{group}: {unknown(f'{group} preset', value, files | set(choices))}"])
+
+
+def _unknown(group: str) -> Config:
+    """A group of which nothing is known."""
+    schema = {"model": Skeleton, "trainer": Trainer, "tracker": Tracker}.get(group)
+    return {"name": WRONG} if schema is None else dict.fromkeys(set(fields_of(schema)) - set(PATCHES), WRONG)
 
 
 def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Config:
@@ -219,50 +265,40 @@ def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Con
 # Checking
 
 
-def check(config: Config) -> Config:
-    """Give every value its type, and say everything that is wrong.
+def check(config: Config, problems: Sequence[str] = ()) -> Config:
+    """Give every value its type, and say everything that is wrong; if anything is, then what does not go together too.
+
+    Args:
+        config: Composed and resolved.
+        problems: What is known to be wrong already, with `WRONG` in its place.
 
     Raises:
         ConfigError: A line for each problem.
     """
-    problems: list[str] = []
-
-    def part(place: str, action: Any) -> Any:
-        try:
-            return action()
-        except ConfigError as error:
-            problems.extend(f"{place}{'' if p.startswith(':') else '.'}{p}" for p in error.problems)
-
-    checked: Config = {}
-    try:
-        checked["seed"] = convert(config.get("seed", 0), int)
-    except ValueError as error:
-        problems.append(f"seed: {error}")
-    model = config["model"]
-    if isinstance(model, Mapping):
-        checked["model"] = part("model", lambda: skeleton.check(_mapping(model)))
-    else:
-        problems.append(f"model: expected a preset or a mapping, got {model!r}")
+    said = list(problems)
+    checked: Config = {"seed": attempt(said, "seed", lambda: convert(config.get("seed", 0), int))}
+    checked["model"] = attempt(said, "model", lambda: skeleton.check(_mapping(config, "model", said)))
     for group, slot in GROUPS.items():
         if slot is not None:
             value = config[group]
             optional = group == "objective" and value is None  # None: the layout's own
-            checked[group] = None if optional else part(group, lambda slot=slot, value=value: slot.check(value))
-    checked["trainer"] = part("trainer", lambda: check_trainer(_mapping(config["trainer"])))
-    checked["tracker"] = part("tracker", lambda: check_tracker(_mapping(config["tracker"])))
-    folder = config.get("folder")
-    if not isinstance(folder, str | None):
-        problems.append(f"folder: expected text or null, got {folder!r}")
-    if problems:
-        raise ConfigError(problems)
-    checked["folder"] = folder
+            checked[group] = None if optional else attempt(said, group, partial(slot.check, value))
+    checked["trainer"] = attempt(said, "trainer", lambda: check_trainer(_mapping(config, "trainer", said)))
+    checked["tracker"] = attempt(said, "tracker", lambda: check_tracker(_mapping(config, "tracker", said)))
+    checked["folder"] = attempt(said, "folder", lambda: convert(config.get("folder"), str | None))
+    if said:
+        attempt(said, "", lambda: related(checked))
+        raise ConfigError(said, checked)
     return checked
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    if value is not None and not isinstance(value, Mapping):
-        raise ConfigError([f": expected a preset or a mapping, got {value!r}"])
-    return {str(k): v for k, v in (value or {}).items()}
+def _mapping(config: Config, group: str, problems: list[str]) -> Mapping[str, Any]:
+    value = config[group]
+    if value is None or isinstance(value, Mapping):
+        return {str(k): v for k, v in (value or {}).items()}
+    if not is_wrong(value):
+        problems.append(f"{group}: expected a preset or a mapping, got {value!r}")
+    return _unknown(group)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from variants import slots
-from variants.registry import ConfigError, check_fields, fields_of, unknown
+from variants.registry import WRONG, ConfigError, Undecided, attempt, check_fields, fields_of, is_wrong, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,11 @@ def check_tracker(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: A line for everything that is wrong.
     """
-    return {**_defaults(Tracker), **check_fields(values, fields_of(Tracker), "a tracker")}
+    problems: list[str] = []
+    typed = attempt(problems, "", lambda: check_fields(values, fields_of(Tracker), "a tracker"))
+    if problems:
+        raise ConfigError(problems, {**_defaults(Tracker), **typed})
+    return {**_defaults(Tracker), **typed}
 
 
 def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,52 +114,43 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: A line for everything that is wrong.
     """
+    problems: list[str] = []
     fields = fields_of(Trainer)
     ours = {name: value for name, value in values.items() if name in fields}
     others = {name: value for name, value in values.items() if name not in fields}
-    typed = {**_defaults(Trainer), **check_fields(ours, fields, "a trainer")}
-    problems = []
+    typed = {**_defaults(Trainer), **attempt(problems, "", lambda: check_fields(ours, fields, "a trainer"))}
     if others:
         from lightning import Trainer as LightningTrainer  # only where it is asked for: its import takes seconds
 
         lightnings = set(inspect.signature(LightningTrainer).parameters)
-        problems = [
-            f"{n}: {unknown('field of a trainer', n, lightnings | set(fields))}" for n in others if n not in lightnings
-        ]
+        for name in set(others) - lightnings:
+            problems.append(f"{name}: {unknown('field of a trainer', name, lightnings | set(fields))}")
+            del others[name]
     for name in _COUNTS:
-        if typed[name] < 1:
+        if not is_wrong(typed[name]) and typed[name] < 1:
             problems.append(f"{name}: {typed[name]} must be at least 1")
-    try:
-        checkpoint_every(typed["gradient_checkpointing"])
-    except ValueError as error:
-        problems.append(f"gradient_checkpointing: {error}")
-    if typed["strategy"] not in STRATEGIES:
-        problems += _problems_of_strategy(typed["strategy"])
+            typed[name] = WRONG
+    every = partial(checkpoint_every, typed["gradient_checkpointing"])
+    if is_wrong(attempt(problems, "gradient_checkpointing", every)):
+        typed["gradient_checkpointing"] = WRONG
+    typed["strategy"] = attempt(problems, "strategy", partial(_checked_strategy, typed["strategy"]))
     for name, slot in (("callbacks", slots.callbacks), ("loggers", slots.loggers)):
-        for index, node in enumerate(typed[name]):
-            try:
-                typed[name][index] = slot.check(node)
-            except ConfigError as error:
-                problems += _under(f"{name}.{index}", error)
+        if not is_wrong(typed[name]):
+            typed[name] = [attempt(problems, f"{name}.{i}", partial(slot.check, n)) for i, n in enumerate(typed[name])]
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, typed | others)
     return typed | others
 
 
-def _problems_of_strategy(value: str | Mapping[str, Any]) -> list[str]:
+def _checked_strategy(value: str | Mapping[str, Any]) -> Any:
+    if value in STRATEGIES or is_wrong(value):
+        return value
     name = value if isinstance(value, str) else value.get("name")
     if name not in slots.strategies.choices:
         hint = "; none of Lightning's that shard parameters" if str(name).startswith(("fsdp", "deepspeed")) else ""
-        return [f"strategy: {unknown('strategy', name, [*STRATEGIES, *slots.strategies.choices], hint)}"]
-    try:
-        slots.strategies.check(value)
-    except ConfigError as error:
-        return _under("strategy", error)
-    return []
-
-
-def _under(place: str, error: ConfigError) -> list[str]:
-    return [f"{place}{'' if line.startswith(':') else '.'}{line}" for line in error.problems]
+        raise ValueError(unknown("strategy", name, [*STRATEGIES, *slots.strategies.choices], hint))
+    slots.strategies.check(value)
+    return value
 
 
 def checkpoint_every(gradient_checkpointing: str) -> int:
@@ -163,6 +159,8 @@ def checkpoint_every(gradient_checkpointing: str) -> int:
     >>> checkpoint_every("every_3")
     3
     """
+    if is_wrong(gradient_checkpointing):
+        raise Undecided
     word, _, number = gradient_checkpointing.partition("_")
     if gradient_checkpointing in ("none", "full"):
         return int(gradient_checkpointing == "full")

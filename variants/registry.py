@@ -14,6 +14,7 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -35,12 +36,54 @@ class Maker(Protocol[T_co]):
     def __call__(self, *args: Any, **kwargs: Any) -> T_co: ...  # noqa: D102
 
 
-class ConfigError(ValueError):
-    """Everything that is wrong with a config, a line each, found before any weight is allocated."""
+WRONG = "\0"  # stands in a config for a value that was wrong, and said to be; no file can hold it
 
-    def __init__(self, problems: Iterable[str]) -> None:
+
+class ConfigError(ValueError):
+    """Everything that is wrong with a config, a line each, found before any weight is allocated.
+
+    Args:
+        problems: The lines.
+        rest: What was checked, with `WRONG` in place of what is wrong with it, so that the rest can be judged too.
+    """
+
+    def __init__(self, problems: Iterable[str], rest: Any = WRONG) -> None:
         self.problems = tuple(dict.fromkeys(map(one_line, problems)))
+        self.rest = rest
         super().__init__("\n".join(self.problems))
+
+    def under(self, place: str) -> list[str]:
+        """The lines, with the place in front of them; a line that begins with a colon is of the place itself."""
+        return [f"{place}{'' if line.startswith(':') else '.'}{line}" for line in self.problems]
+
+
+class Undecided(Exception):  # noqa: N818  # no error of a user's
+    """Whether something can be built depends on a value that is wrong."""
+
+
+def is_wrong(value: Any) -> bool:
+    """Whether a value of a config was wrong, and said to be."""
+    return isinstance(value, str) and value == WRONG
+
+
+def attempt(problems: list[str], place: str, action: Callable[[], T]) -> T | Any:
+    """What an action gives; where something is wrong with it, say so, and go on with `WRONG`, or with what is left.
+
+    Args:
+        problems: Hears it.
+        place: What stands in front; empty: the lines say it themselves.
+        action: Which may raise.
+    """
+    try:
+        return action()
+    except Undecided:
+        return WRONG
+    except ConfigError as error:
+        problems += error.under(place) if place else error.problems
+        return error.rest
+    except ValueError as error:
+        problems.append(f"{place}: {error}" if place else str(error))
+        return WRONG
 
 
 def one_line(text: str) -> str:
@@ -125,6 +168,8 @@ def convert(value: Any, annotation: Any) -> Any:
     Raises:
         ValueError: The value has another type.
     """
+    if is_wrong(value):
+        return {"name": value} if slot_of(annotation, strict=False) else value
     if isinstance(value, int | float) and not abs(value) < LARGEST:  # nor NaN
         raise ValueError(f"expected a number below 2^63, got {value!r}")
     if annotation is Any:
@@ -168,6 +213,10 @@ def convert(value: Any, annotation: Any) -> Any:
         and isinstance(value, bool) == (annotation is bool)
     ):
         return value
+    if isinstance(value, Mapping | list) and any(
+        map(is_wrong, value.values() if isinstance(value, Mapping) else value)
+    ):
+        return WRONG
     raise ValueError(f"expected {describe(annotation)}, got {value!r}")
 
 
@@ -193,11 +242,13 @@ def check_fields(
         try:
             typed[name] = convert(value, fields[name].annotation)
         except ConfigError as error:
-            problems += [f"{name}{'' if p.startswith(':') else '.'}{p}" for p in error.problems]
+            problems += error.under(name)
+            typed[name] = error.rest
         except ValueError as error:
             problems.append(f"{name}: {error}")
+            typed[name] = WRONG
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, typed)
     return typed
 
 
@@ -275,6 +326,29 @@ class Choice(Generic[T]):
                 raise ValueError(f"{self.name} needs {name}, which is not given")
         return given
 
+    def judge(self, given: Mapping[str, Any], wrong: set[str]) -> None:
+        """Say what is wrong with arguments of which some were wrong already, with others in the place of those.
+
+        An error counts if it names an argument, as errors do, and none of the wrong ones: then it stands whatever they
+        will be.
+
+        Raises:
+            ValueError: From the constructor.
+            Undecided: It has nothing to say, or nothing that would be sure.
+        """
+        fields = fields_of(self.build)
+        others = {name: value for name, value in given.items() if name not in wrong}
+        needed = {name: fields[name].annotation for name in wrong if fields[name].required}
+        if not set(needed.values()) <= {int, float}:
+            raise Undecided
+        try:
+            self.build(**others, **{name: kind(1) for name, kind in needed.items()})
+        except (ValueError, ArithmeticError, TypeError) as error:
+            named = set(re.findall(r"\w+", str(error))) & set(given)
+            if isinstance(error, ValueError) and named and not named & wrong:
+                raise
+        raise Undecided
+
 
 class Slot(Generic[T]):
     """A place that several components can fill.
@@ -334,7 +408,7 @@ class Slot(Generic[T]):
         """
         if name not in self._choices and name not in self.choices:
             hint = f" ({self.name}: {self.promise})"
-            raise ConfigError([f": {unknown(self.name, name, self.choices, hint)}"])
+            raise ConfigError([f": {unknown(self.name, name, self.choices, hint)}"], {"name": WRONG})
         return self._choices[name]
 
     def check(self, node: Any) -> Node:
@@ -345,14 +419,19 @@ class Slot(Generic[T]):
         """
         if isinstance(node, str):
             node = {"name": node}
+        if isinstance(node, Mapping) and is_wrong(node.get("name")):
+            return {"name": WRONG}
         if not isinstance(node, Mapping) or not isinstance(node.get("name"), str):
             expected = (
                 f"expected a choice of {self.name} ({', '.join(self.choices)}), alone or as the name of a mapping"
             )
-            raise ConfigError([f": {expected}; got {node!r}"])
+            raise ConfigError([f": {expected}; got {node!r}"], {"name": WRONG})
         choice = self[node["name"]]
         fields = {str(k): v for k, v in node.items() if k != "name"}  # YAML has numbers for keys
-        return {"name": choice.name, **check_fields(fields, choice.fields, f"{self.name} {choice.name}")}
+        try:
+            return {"name": choice.name, **check_fields(fields, choice.fields, f"{self.name} {choice.name}")}
+        except ConfigError as error:
+            raise ConfigError(error.problems, {"name": choice.name, **error.rest}) from None
 
     def build(self, node: str | Mapping[str, Any], **offers: Any) -> T:
         """Build the component that a node names.
@@ -363,18 +442,28 @@ class Slot(Generic[T]):
 
         Raises:
             ValueError: From the constructor.
+            Undecided: What it would be built of is wrong, and said to be.
         """
         return self.maker(node, **offers)()
 
     def maker(self, node: str | Mapping[str, Any], **offers: Any) -> Maker[T]:
-        """A node with its fields and the offers bound, to be called with the rest."""
+        """A node with its fields and the offers bound, to be called with the rest.
+
+        Raises:
+            Undecided: The name is wrong, and said to be.
+        """
         node = self.check(node)
+        if is_wrong(node["name"]):
+            raise Undecided
         choice = self[node["name"]]
 
         def make(*args: Any, **kwargs: Any) -> T:
             positional = dict(zip(fields_of(choice.build), args, strict=False))
             given = {**positional, **kwargs}
-            return choice.build(**{**choice.arguments(node, {**offers, **given}), **given})
+            arguments = {**choice.arguments(node, {**offers, **given}), **given}
+            if wrong := {name for name, value in arguments.items() if is_wrong(value)}:
+                choice.judge(arguments, wrong)
+            return choice.build(**arguments)
 
         return make
 

@@ -16,9 +16,9 @@ from variants import slots
 from variants.blocks.heads.base import IGNORED
 from variants.blocks.kernels.base import Needs
 from variants.data.sequences import Sequences
-from variants.explain import known_of
 from variants.generation import Sampling, decode
 from variants.models import Stack, stack
+from variants.relations import related
 from variants.slots import callbacks, kernels, objectives, optimisers
 from variants.training.checkpoints import Checkpoints, read_checkpoint
 from variants.training.folder import Folder
@@ -172,7 +172,7 @@ def test_a_batch_with_an_empty_text_trains_and_scores(name):
 def test_dropout_is_another_for_every_rank_micro_batch_and_seed_and_none_else(tmp_path, monkeypatch):
     """DIST-03."""
     config = tiny(tmp_path, "model.dropout=0.5")
-    data, known = known_of(config)
+    data, known, _ = related(config)
     task, losses = task_of(config, data, known).train(), {}
     task.on_train_start()
     for seed in (1, 2):
@@ -265,7 +265,7 @@ def test_weights_load_whatever_was_wrapped_around_the_model_then_or_now(tmp_path
 
     def wrapped(kind, seed):
         config = tiny(tmp_path, f"seed={seed}")
-        task = task_of(config, *known_of(config))
+        task = task_of(config, *related(config)[:2])
         names = set(task.model.state_dict())
         task.model = WRAPPED[kind](task.model)
         task.trainer = MagicMock(global_step=0, accumulate_grad_batches=1, max_steps=1)

@@ -3,14 +3,14 @@ import torch
 from training_runs import tiny
 
 from variants.config import compose
-from variants.explain import known_of
 from variants.models import build
+from variants.relations import related
 from variants.slots import objectives
 
 
 def test_seq2seq_sums_the_loss_of_every_target_given_its_own_source(tmp_path):
     config = tiny(tmp_path, "model.dropout=0.0")
-    data, known = known_of(config)
+    data, known, _ = related(config)
     model = build(config["model"], **known).double().eval()
     batch = data.train.batch([0, 1, 2])
     loss = objectives.build("seq2seq")(model, batch)

@@ -142,13 +142,13 @@ class _Step:
         import torch
 
         from variants.data.loader import Batches
-        from variants.explain import device_of, known_of
+        from variants.relations import device_of, related
         from variants.training.folder import Folder
         from variants.training.run import quiet, task_of, trainer_of
 
         assert arm.config is not None
         config, fields = arm.config, arm.config["trainer"]
-        data, known = known_of(config)
+        data, known, _ = related(config)
         data.prepare()
         self.batches = Batches(data.train, config["seed"], data.batch_size)
         self.micro_batches = fields["accumulate_grad_batches"]

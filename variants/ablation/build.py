@@ -10,8 +10,8 @@ from typing import Any
 from torch import nn
 
 from variants import config as configs
-from variants.explain import fits, known_of
-from variants.models import assemble, cost
+from variants.models import cost
+from variants.relations import related
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,5 @@ def build(config: configs.Config) -> Built:
     Raises:
         ConfigError: All that is wrong with it, a line each.
     """
-    data, known = known_of(config)
-    fits(config, data)
-    model = assemble(config["model"], **known)
+    data, _, model = related(config)
     return Built(config, model, cost.parameters(model), cost.training_flops(model, data.length, data.source_length))

@@ -123,7 +123,7 @@ def _launcher(study: Study, given: str | None, at_once: int | None) -> tuple[dic
         node = slots.launchers.check(node)
         return node, slots.launchers.build(node)
     except ConfigError as error:
-        raise ConfigError([f"launcher{'' if p.startswith(':') else '.'}{p}" for p in error.problems]) from None
+        raise ConfigError(error.under("launcher")) from None
     except ValueError as error:
         raise ConfigError([f"launcher {node['name']}: {error}"]) from None
 

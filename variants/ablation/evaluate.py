@@ -66,14 +66,13 @@ def evaluate(folder: Path, settings: Mapping[str, configs.Config]) -> None:
 
 def _validate(folder: Path, config: configs.Config) -> dict[str, float]:
     from variants.data.module import BatchModule
-    from variants.explain import fits, known_of
+    from variants.relations import related
     from variants.training.checkpoints import read_checkpoint
     from variants.training.folder import Folder
     from variants.training.run import quiet, task_of, trainer_of
 
     checkpoint = read_checkpoint(Folder(folder).last)
-    data, known = known_of(config)
-    fits(config, data)
+    data, known, _ = related(config)
     trained = checkpoint["facts"]["known"]
     for size in ("vocab", "source_vocab"):
         if known[size] != trained[size]:

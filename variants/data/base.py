@@ -62,6 +62,7 @@ class Data(ABC):
         validation: The examples to validate on, in their own order.
         tokenizer: Of ``ids`` or ``target``.
         source_tokenizer: Of ``source``; None: there is no source.
+        quick: Whether `prepare` takes seconds at most, so that it may be tried for what it finds wrong alone.
         bytes_per_target: UTF-8 bytes of the validation text over the number of its targets, which turns a loss into
             bits per byte; None: the data is no text.
     """
@@ -76,6 +77,7 @@ class Data(ABC):
     validation: Split
     tokenizer: Codec
     source_tokenizer: Codec | None = None
+    quick: bool = False
     bytes_per_target: float | None = None
 
     @abstractmethod

@@ -21,6 +21,7 @@ from variants.slots import data
 
 FORMAT = 1  # of the cached files; raise it when what is written changes
 SAMPLE = 10_000_000  # bytes of text, about, that a tokenizer is trained on
+QUICK = 1_000_000  # bytes of text that are tokenized in seconds
 TOLD = 100_000_000  # bytes between two notices
 
 Line = tuple[int, str]  # with the number of its document
@@ -164,6 +165,7 @@ class Text(Data):
             raise ValueError(f"coverage={coverage}: must be above 0 and at most 1; it is a share of the characters")
         self.files = text_files(path)
         self.held_out = text_files(validation_path, "validation_path") if validation_path is not None else []
+        self.quick = sum(file.stat().st_size for file in (*self.files, *self.held_out)) <= QUICK
         self.path, self.validation_share = path, validation
         self.vocab, self.tokenizer_type, self.coverage = vocab, tokenizer_type, coverage
         self.length, self.batch_size, self.isolate = length, batch_size, isolate

@@ -17,9 +17,10 @@ from variants.blocks.positions.base import Position
 from variants.blocks.residuals.base import Depths, Residual
 from variants.models import skeleton
 from variants.models.stack import Layer, Stack
-from variants.registry import ConfigError, Slot
+from variants.registry import WRONG, ConfigError, Slot, Undecided, is_wrong
 
 Role = Literal["encoder", "decoder"]
+Fact = int | str | None  # text is `WRONG`: it would come of something that is
 
 
 class Assembly:
@@ -39,23 +40,27 @@ class Assembly:
         self,
         model: Mapping[str, Any],
         *,
-        vocab: int | None = None,
-        source_vocab: int | None = None,
-        max_length: int | None = None,
-        source_length: int | None = None,
+        vocab: Fact = None,
+        source_vocab: Fact = None,
+        max_length: Fact = None,
+        source_length: Fact = None,
         device: str = "cpu",
         checkpoint_every: int = 0,
     ) -> None:
         self.model, self.device, self.checkpoint_every = model, device, checkpoint_every
         self.problems: list[str] = []
-        self.lengths = {"decoder": max_length, "encoder": source_length or max_length}
-        self.vocab = self._vocabulary("vocab", vocab) or 1
-        self.source_vocab = self._vocabulary("source_vocab", source_vocab)
-        if model["vocab"] is None and vocab is None:
-            self.problems.append("model.vocab: needed, because there is no data that gives it")
+        self.undecided = False
+        self.lengths: dict[str, Any] = {"decoder": max_length, "encoder": source_length or max_length}
+        self.decided_vocab = not any(map(is_wrong, (vocab, source_vocab, model["vocab"], model["source_vocab"])))
+        self.vocab, self.source_vocab = 1, None
+        if self.decided_vocab:
+            self.vocab = self._vocabulary("vocab", vocab) or 1
+            self.source_vocab = self._vocabulary("source_vocab", source_vocab)
+            if model["vocab"] is None and vocab is None:
+                self.problems.append("model.vocab: needed, because there is no data that gives it")
 
-    def _vocabulary(self, field: str, of_data: int | None) -> int | None:
-        own: int | None = self.model[field]
+    def _vocabulary(self, field: str, of_data: Any) -> Any:
+        own = self.model[field]
         if own is not None and of_data is not None and own < of_data:
             self.problems.append(f"model.{field}: {own} is smaller than the data's vocabulary of {of_data}")
         return own or of_data
@@ -69,12 +74,13 @@ class Assembly:
             vocab: Entries; None: the target's.
             source: Whether only its first direction will be used, so that a second matrix would learn nothing.
         """
-        offers = {"vocab": vocab or self.vocab, "d_model": self.model["d_model"], "source": source}
+        entries = (vocab or self.vocab) if self.decided_vocab else WRONG
+        offers = {"vocab": entries, "d_model": self.model["d_model"], "source": source}
         return self.build(slots.embeddings, self.model["embedding"], "model.embedding", offers)
 
     def head(self) -> nn.Module:
         """The head."""
-        offers = {"vocab": self.vocab, "d_model": self.model["d_model"]}
+        offers = {"vocab": self.vocab if self.decided_vocab else WRONG, "d_model": self.model["d_model"]}
         return self.build(slots.heads, self.model["head"], "model.head", offers)
 
     def stack(self, role: Role, *, cross: bool = False) -> Stack:
@@ -84,29 +90,29 @@ class Assembly:
             role: Whose fields and whose patch.
             cross: Whether its layers read a memory.
         """
-        side = f"model.{role}."
-        try:
-            fields = skeleton.stack_fields(self.model, role)
-            order = list(slots.sharings.build(fields["sharing"])(fields["n_layers"]))
-            layered = [skeleton.layer_fields(fields, depth, f"{role}.layers") for depth in range(len(order))]
-        except ConfigError as error:
-            self.problems += [f"model.{line}" for line in error.problems]
-            return cast("Stack", _placeholder(Stack))
+        heard: list[str] = []
+        fields = skeleton.stack_fields(self.model, role, heard)
+        sharing = self._place("sharing", role, fields)
+        order = self._try(sharing, lambda: list(slots.sharings.build(fields["sharing"])(fields["n_layers"])))
+        if isinstance(order, nn.Identity):
+            order = list(range(fields["n_layers"]))
+        place = f"{role}.layers" if "layers" in (self.model[role] or {}) else "layers"
+        layered = [skeleton.layer_fields(fields, depth, place, heard) for depth in range(len(order))]
+        self.problems += [f"model.{line}" for line in heard]
         for depth, index in enumerate(order):
             if layered[depth] != layered[order.index(index)]:
                 self.problems.append(
-                    f"{side}layers.{depth}: shares its weights with layer {order.index(index)} "
+                    f"model.{place}.{depth}: shares its weights with layer {order.index(index)} "
                     f"(sharing {fields['sharing']['name']}), but has another patch"
                 )
         positions, position_of = self._positions(role, layered)
         firsts = [order.index(index) for index in range(max(order) + 1)]
         layers = [self._layer(role, layered[depth], fields, cross, positions[position_of[depth]]) for depth in firsts]
-        norm = partial(self._norm, fields)
-        if self.problems:
+        if self.problems or self.undecided:
             return cast("Stack", _placeholder(Stack))
         return Stack(
             layers,
-            norm,
+            partial(self._norm, fields),
             order=order,
             positions=positions,
             position_of=position_of,
@@ -129,7 +135,7 @@ class Assembly:
             position = self.build(slots.positions, fields["position"], place, offers)
             position = Position() if isinstance(position, nn.Identity) else position  # a placeholder with its fields
             limit = getattr(position, "max_length", None)
-            if limit is not None and length is not None and length > limit:
+            if limit is not None and length is not None and not is_wrong(length) and length > limit:
                 self.problems.append(f"{place}: has {limit} positions, but sequences have up to {length} tokens")
             positions.append(position)
         return cast("list[Position]", positions), [distinct.index(w) for w in wanted]
@@ -157,7 +163,7 @@ class Assembly:
                 "depths": depths,
             },
         )
-        if self.problems:
+        if self.problems or self.undecided:
             return cast("Layer", _placeholder(Layer))
         assert isinstance(residual, Residual)
         return Layer(mixer, other, feedforward, residual, _rate(fields, "dropout"))
@@ -168,8 +174,14 @@ class Assembly:
         """A mixer with a kernel of its own, which hears what will be asked of it."""
         place, kernel_place = self._place(name, role, fields), self._place("kernel", role, fields)
         kernel = self.build(slots.kernels, fields["kernel"], kernel_place, {})
+        kernel = Kernel() if isinstance(kernel, nn.Identity) else kernel
         part = self.build(slot, fields[name], place, {**self._offers(fields, role), "kernel": kernel})
-        if isinstance(kernel, Kernel) and hasattr(part, "needs"):
+        if (
+            type(kernel) is not Kernel
+            and isinstance(kernel, Kernel)
+            and hasattr(part, "needs")
+            and not is_wrong(self.device)
+        ):
             learned = position is not None and position.learned_bias
             self._try(kernel_place, partial(kernel.settle, cast("MultiHead", part).needs(learned, self.device)))
         d_head = getattr(part, "d_head", None)
@@ -183,13 +195,9 @@ class Assembly:
         return self.build(slots.norms, fields["norm"], "model.norm", offers)
 
     def _offers(self, fields: Mapping[str, Any], role: Role) -> dict[str, Any]:
+        same = ("d_model", "n_heads", "n_layers", "bias", "norm_eps", "dropout")
         return {
-            "d_model": fields["d_model"],
-            "n_heads": fields["n_heads"],
-            "n_layers": fields["n_layers"],
-            "bias": fields["bias"],
-            "norm_eps": fields["norm_eps"],
-            "dropout": fields["dropout"],
+            **{name: fields[name] for name in same},
             "attention_dropout": _rate(fields, "attention_dropout"),
             "feedforward_dropout": _rate(fields, "feedforward_dropout"),
             "bidirectional": role == "encoder",
@@ -198,7 +206,7 @@ class Assembly:
 
     def _depths(self, role: Role) -> Depths:
         both = self.model["layout"]["name"] == "encoder_decoder"
-        depth = {r: skeleton.stack_fields(self.model, r)["n_layers"] for r in ("encoder", "decoder")}
+        depth = {r: skeleton.stack_fields(self.model, r, [])["n_layers"] for r in ("encoder", "decoder")}
         return Depths(
             depth[role],
             depth["encoder"] if both or role == "encoder" else 0,
@@ -210,8 +218,7 @@ class Assembly:
         """Where the user wrote what is meant: in the model, or in a patch."""
         if fields[name] == self.model[name]:
             return f"model.{name}"
-        in_side = name in (self.model[role] or {})
-        return f"model.{role}.{name}" if in_side else f"model.layers: {name}"
+        return f"model.{role}.{name}" if name in (self.model[role] or {}) else f"model.layers: {name}"
 
     # -- building -------------------------------------------------------------------------------------------------
 
@@ -223,8 +230,10 @@ class Assembly:
     def _try(self, place: str, action: Any) -> Any:
         try:
             return action()
+        except Undecided:
+            self.undecided = True
         except ConfigError as error:
-            self.problems += [f"{place}{'' if p.startswith(':') else '.'}{p}" for p in error.problems]
+            self.problems += error.under(place)
         except ValueError as error:
             self.problems.append(f"{place}: {error}")
         except (OverflowError, RuntimeError, TypeError) as error:
@@ -234,9 +243,9 @@ class Assembly:
         return nn.Identity()
 
 
-def _rate(fields: Mapping[str, Any], name: str) -> float:
+def _rate(fields: Mapping[str, Any], name: str) -> Any:
     own = fields[name]
-    return float(fields["dropout"] if own is None else own)
+    return fields["dropout"] if own is None else own
 
 
 def _placeholder(kind: type[nn.Module]) -> nn.Module:
@@ -255,17 +264,22 @@ def assemble(model: Mapping[str, Any], *, on: str = "meta", **known: Any) -> nn.
         **known: What the surroundings know; see `Assembly`.
 
     Raises:
-        ConfigError: All that is wrong with it, a line each.
+        ConfigError: All that is wrong with it, a line each; what depends on a wrong value is not judged.
+        Undecided: Nothing is wrong with it but what was said to be.
     """
+    problems: list[str] = []
     try:
         model = skeleton.check(model)
     except ConfigError as error:
-        raise ConfigError([f"model.{line}" for line in error.problems]) from None
+        model, problems = error.rest, [f"model.{line}" for line in error.problems]
     assembly = Assembly(model, **known)
     with torch.device(on):
         built = assembly.build(slots.layouts, model["layout"], "model.layout", {"assembly": assembly})
-    if assembly.problems:
-        raise ConfigError(assembly.problems)
+        assembly._try("model.initialiser", partial(slots.initialisers.build, model["initialiser"]))
+    if problems := [*problems, *assembly.problems]:
+        raise ConfigError(problems)
+    if assembly.undecided:
+        raise Undecided
     return built
 
 

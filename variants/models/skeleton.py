@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from variants.registry import ConfigError, Field, Maker, Node, check_fields, fields_of, merge, slot_of, unknown
+from variants.registry import (
+    WRONG,
+    ConfigError,
+    Field,
+    Maker,
+    Node,
+    check_fields,
+    fields_of,
+    is_wrong,
+    merge,
+    slot_of,
+    unknown,
+)
 from variants.slots import (
     Cross,
     Embedding,
@@ -91,6 +103,7 @@ _LARGEST = {
     "max_length": 10**8,
 }
 _RATES = ("dropout", "embedding_dropout", "attention_dropout", "feedforward_dropout")
+PATCHES = ("encoder", "decoder", "layers")
 _LAYER = ("n_heads", "bias", "norm_eps", "mixer", "cross", "kernel", "position", "norm", "feedforward")
 LAYER_FIELDS = (*_LAYER, "dropout", "attention_dropout", "feedforward_dropout")
 STACK_FIELDS = (*_LAYER, *_RATES, "n_layers", "residual", "sharing", "layers")
@@ -104,44 +117,50 @@ def check(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     problems: list[str] = []
     fields = fields_of(Skeleton)
-    typed: dict[str, Any] = {}
-    try:
-        typed = check_fields(merge(defaults(), dict(config)), fields, "a model")
-    except ConfigError as error:
-        problems += error.problems
-    problems += [f"{n}: a model needs it" for n, f in fields.items() if f.required and n not in config]
-    problems += _range_problems(typed)
+    typed = _typed(merge(defaults(), dict(config)), "", problems)
+    for name, field in fields.items():
+        if field.required and name not in config:
+            problems.append(f"{name}: a model needs it")
+            typed[name] = WRONG
     for role in ("encoder", "decoder"):
-        problems += _patch_problems(role, typed.get(role), STACK_FIELDS, fields)
-        stack = typed.get(role) or {}
-        problems += _layers_problems(f"{role}.layers", stack.get("layers"), fields)
-    problems += _layers_problems("layers", typed.get("layers"), fields)
+        typed[role] = _known(role, typed[role], STACK_FIELDS, problems)
+        if "layers" in (typed[role] or {}):
+            typed[role]["layers"] = _known_layers(f"{role}.layers", typed[role]["layers"], problems)
+    typed["layers"] = _known_layers("layers", typed["layers"], problems)
+    for role in ("encoder", "decoder"):  # the values of a patch have types once it is laid, for it may name half a node
+        stack_fields(typed, role, problems)
     if problems:
-        raise ConfigError(problems)
-    for role in ("encoder", "decoder"):
-        try:
-            stack_fields(typed, role)
-        except ConfigError as error:
-            problems += error.problems
-    if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, typed)
     return typed
 
 
-def _range_problems(typed: Mapping[str, Any]) -> list[str]:
-    problems = []
+def _typed(values: Mapping[str, Any], place: str, problems: list[str]) -> dict[str, Any]:
+    """Values with their types, or `WRONG`; all that is wrong with them is said."""
+    typed: dict[str, Any]
+    try:
+        typed = check_fields(values, fields_of(Skeleton), "a model")
+    except ConfigError as error:
+        problems += [place + line for line in error.problems]
+        typed = error.rest
     for name, value in typed.items():
-        if value is None:
-            continue
-        if name in _RATES and not 0 <= value < 1:
-            problems.append(f"{name}: {value} is not a rate: at least 0, below 1")
-        if name == "norm_eps" and value < 0:
-            problems.append(f"{name}: {value} must not be negative")
-        if name in _LARGEST and value < 1:
-            problems.append(f"{name}: {value} must be at least 1")
-        if name in _LARGEST and value > _LARGEST[name]:
-            problems.append(f"{name}: {value} must be at most {_LARGEST[name]}")
-    return problems
+        if problem := _range_problem(name, value):
+            problems.append(f"{place}{name}: {problem}")
+            typed[name] = WRONG
+    return typed
+
+
+def _range_problem(name: str, value: Any) -> str | None:
+    if value is None or is_wrong(value):
+        return None
+    if name in _RATES and not 0 <= value < 1:
+        return f"{value} is not a rate: at least 0, below 1"
+    if name == "norm_eps" and value < 0:
+        return f"{value} must not be negative"
+    if name in _LARGEST and value < 1:
+        return f"{value} must be at least 1"
+    if name in _LARGEST and value > _LARGEST[name]:
+        return f"{value} must be at most {_LARGEST[name]}"
+    return None
 
 
 def defaults() -> dict[str, Any]:
@@ -153,35 +172,41 @@ def _default(field: Field) -> Any:
     return {"name": field.default} if slot_of(field.annotation, strict=False) else field.default
 
 
-def _patch_problems(place: str, patch: Any, allowed: Sequence[str], fields: Mapping[str, Field]) -> list[str]:
-    """A patch is sparse: a node in it may lack its name, so only names are checked here and values when it is laid."""
-    if patch is None:
-        return []
+def _known(place: str, patch: Any, allowed: Sequence[str], problems: list[str]) -> dict[str, Any] | None:
+    """What a patch says of fields that there are. It is sparse, a node in it may lack its name: values come later."""
+    if patch is None or is_wrong(patch):
+        return None
     if not isinstance(patch, Mapping):
-        return [f"{place}: expected a mapping, got {patch!r}"]
-    return [f"{place}.{n}: {unknown('field of this patch', n, allowed)}" for n in patch if n not in allowed]
+        problems.append(f"{place}: expected a mapping, got {patch!r}")
+        return None
+    problems += [f"{place}.{n}: {unknown('field of this patch', n, allowed)}" for n in patch if n not in allowed]
+    return {name: value for name, value in patch.items() if name in allowed}
 
 
-def _layers_problems(place: str, patches: Any, fields: Mapping[str, Field]) -> list[str]:
-    if patches is None:
-        return []
+def _known_layers(place: str, patches: Any, problems: list[str]) -> dict[Any, Any] | None:
+    if patches is None or is_wrong(patches):
+        return None
     if not isinstance(patches, Mapping):
-        return [f"{place}: expected a mapping, got {patches!r}"]
+        problems.append(f"{place}: expected a mapping, got {patches!r}")
+        return None
     pattern = patches.get("pattern")
     if pattern is not None and not (isinstance(pattern, str) and pattern.split()):
-        return [f"{place}.pattern: expected names with spaces between them, got {pattern!r}"]
+        problems.append(f"{place}.pattern: expected names with spaces between them, got {pattern!r}")
+        return None
     names = set(pattern.split()) if pattern else set()
-    problems = [
-        f"{place}.pattern: {n!r} has no patch; write `{n}: {{}}` if it changes nothing" for n in names - set(patches)
-    ]
+    known: dict[Any, Any] = {}
+    if missing := sorted(names - set(patches)):
+        problems += [f"{place}.pattern: {n!r} has no patch; write `{n}: {{}}` if it changes nothing" for n in missing]
+    elif pattern:
+        known["pattern"] = pattern
     for key, patch in patches.items():
         if key == "pattern":
             continue
         if key not in names and _index(key) is None:
             problems.append(f"{place}.{key}: neither a layer's index nor a name in the pattern {pattern!r}")
         else:
-            problems += _patch_problems(f"{place}.{key}", patch, LAYER_FIELDS, fields)
-    return problems
+            known[key] = _known(f"{place}.{key}", patch, LAYER_FIELDS, problems)
+    return known
 
 
 def _index(key: Any) -> int | None:
@@ -195,50 +220,69 @@ def _index(key: Any) -> int | None:
 # What holds for one stack, and for one layer
 
 
-def stack_fields(model: Mapping[str, Any], role: str) -> dict[str, Any]:
+def stack_fields(model: Mapping[str, Any], role: str, problems: list[str] | None = None) -> dict[str, Any]:
     """A stack's fields: the model's, with the patch of its side laid over them.
+
+    Args:
+        model: A model's fields.
+        role: Whose patch.
+        problems: Hears what is wrong with the patch; None: it is raised.
 
     Raises:
         ConfigError: The patch is wrong.
     """
+    heard: list[str] = []
     base = {name: model[name] for name in (*STACK_FIELDS, "d_model", "max_length")}
-    return _lay(base, model.get(role) or {}, role)
+    fields = _lay(base, model.get(role) or {}, role, heard)
+    if is_wrong(fields["n_layers"]):  # as many as anything is said about, so that the rest can be judged
+        fields["n_layers"] = 1 + max((abs(i) for i in map(_index, fields["layers"] or {}) if i is not None), default=0)
+    return _said(fields, heard, problems)
 
 
-def layer_fields(stack: Mapping[str, Any], depth: int, place: str = "layers") -> dict[str, Any]:
+def layer_fields(
+    stack: Mapping[str, Any], depth: int, place: str = "layers", problems: list[str] | None = None
+) -> dict[str, Any]:
     """A layer's fields: its stack's, with the patches of the pattern and of its index laid over them.
+
+    Args:
+        stack: A stack's fields.
+        depth: Which layer.
+        place: Where the patches stand, for the messages.
+        problems: Hears what is wrong with a patch; None: it is raised.
 
     Raises:
         ConfigError: A patch is wrong.
     """
+    heard: list[str] = []
     patches: Mapping[Any, Any] = stack["layers"] or {}
     n_layers = stack["n_layers"]
     fields = {name: value for name, value in stack.items() if name != "layers"}
     if pattern := patches.get("pattern"):
         names = pattern.split()
         name = names[depth % len(names)]
-        fields = _lay(fields, patches[name] or {}, f"{place}.{name}")
+        fields = _lay(fields, patches[name] or {}, f"{place}.{name}", heard)
     for key, patch in patches.items():
         index = _index(key)
         if index is None:
             continue
         if not -n_layers <= index < n_layers:
-            raise ConfigError([f"{place}.{key}: there are {n_layers} layers, from 0 to {n_layers - 1}"])
-        if index % n_layers == depth:
-            fields = _lay(fields, patch or {}, f"{place}.{key}")
+            heard.append(f"{place}.{key}: there are {n_layers} layers, from 0 to {n_layers - 1}")
+        elif index % n_layers == depth:
+            fields = _lay(fields, patch or {}, f"{place}.{key}", heard)
+    return _said(fields, heard, problems)
+
+
+def _said(fields: dict[str, Any], heard: list[str], problems: list[str] | None) -> dict[str, Any]:
+    if problems is not None:
+        problems += heard
+    elif heard:
+        raise ConfigError(heard, fields)
     return fields
 
 
-def _lay(base: Mapping[str, Any], patch: Patch, place: str) -> dict[str, Any]:
+def _lay(base: Mapping[str, Any], patch: Patch, place: str, problems: list[str]) -> dict[str, Any]:
     merged = merge(dict(base), dict(patch))
-    changed = {name: merged[name] for name in patch}
-    try:
-        typed = check_fields(changed, fields_of(Skeleton), "a model")
-        if problems := _range_problems(typed):
-            raise ConfigError(problems)
-    except ConfigError as error:
-        raise ConfigError([f"{place}.{line}" for line in error.problems]) from None
-    return {**merged, **typed}
+    return {**merged, **_typed({name: merged[name] for name in patch}, f"{place}.", problems)}
 
 
 __all__ = ["ConfigError", "Node", "Skeleton", "check", "layer_fields", "stack_fields"]

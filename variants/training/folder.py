@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -26,6 +27,30 @@ class Folder:
     _lock: int | None = field(default=None, repr=False)
 
     @classmethod
+    def check(cls, path: str | Path, *, resume: bool = False) -> None:
+        """Look whether a run could begin in a folder, or go on there, and change nothing.
+
+        Raises:
+            ValueError: It cannot be made or written, holds something already, or holds no run to go on with.
+        """
+        folder = cls(Path(path))
+        if resume:
+            if not folder.config.is_file():
+                raise ValueError(f"folder={path} holds no run that could be resumed: it has no config.yaml")
+            return
+        place = next(p for p in (folder.path, *folder.path.absolute().parents) if p.exists())
+        if not place.is_dir():
+            reason = errno.EEXIST if place == folder.path else errno.ENOTDIR
+            raise ValueError(f"folder={path} cannot be made: {os.strerror(reason)}")
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise ValueError(f"folder={path} cannot be written: {os.strerror(errno.EACCES)}")
+        if folder.config.exists():
+            raise ValueError(f"folder={path} holds a run already: resume it with --resume, or name another folder")
+        strangers = [p.name for p in place.iterdir() if not p.name.startswith(".")] if place == folder.path else []
+        if strangers:
+            raise ValueError(f"folder={path} is no run's, but holds {min(strangers)!r}: name another folder")
+
+    @classmethod
     def create(cls, path: str | Path, config: str) -> Folder:
         """Make a run's folder, and hold it.
 
@@ -36,13 +61,18 @@ class Folder:
         Raises:
             ValueError: It cannot be written, holds something already, or is another process's.
         """
-        folder = cls(_made(Path(path)))
+        cls.check(path)
+        folder = cls(Path(path))
+        try:
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"folder={path} cannot be made: {error.strerror}") from None
         folder.hold()
-        if folder.config.exists():
+        try:
+            cls.check(path)  # while it was not held, another process may have begun
+        except ValueError:
             folder.release()
-            raise ValueError(
-                f"folder={folder.path} holds a run already: resume it with --resume, or name another folder"
-            )
+            raise
         folder.write_config(config)
         folder.note("prepared")
         return folder
@@ -54,10 +84,8 @@ class Folder:
         Raises:
             ValueError: There is no run in it.
         """
-        folder = cls(Path(path))
-        if not folder.config.is_file():
-            raise ValueError(f"folder={path} holds no run that could be resumed: it has no config.yaml")
-        return folder
+        cls.check(path, resume=True)
+        return cls(Path(path))
 
     def hold(self) -> None:
         """Keep other processes out until this one ends.
@@ -111,14 +139,3 @@ class Folder:
 
     def _write_json(self, path: Path, content: dict[str, Any]) -> None:
         write(path, json.dumps(content, indent=2) + "\n")
-
-
-def _made(path: Path) -> Path:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"folder={path} cannot be made: {error.strerror}") from None
-    strangers = [p.name for p in path.iterdir() if not p.name.startswith(".")]
-    if strangers and not (path / "config.yaml").exists():
-        raise ValueError(f"folder={path} is no run's, but holds {min(strangers)!r}: name another folder")
-    return path

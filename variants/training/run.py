@@ -24,16 +24,16 @@ from torch import nn
 from variants import config as configs
 from variants import slots
 from variants.data.module import BatchModule
-from variants.explain import fits, known_of
 from variants.models import Layer, build, effects
 from variants.registry import ConfigError
+from variants.relations import Related, related
 from variants.training.checkpoints import Checkpoints, SafeCheckpointIO, Stopped, read_checkpoint
 from variants.training.divergence import Diverged
 from variants.training.folder import Folder, State
 from variants.training.loggers import CsvLogger, WandbLogger
 from variants.training.metrics import read_metrics
-from variants.training.precision import check_precision
 from variants.training.progress import ProgressBar
+from variants.training.refusals import others
 from variants.training.task import Task
 from variants.training.tracking import Tracking
 
@@ -88,9 +88,7 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
     notify = notify if is_main else _silent
     config = {**config, "folder": str(config["folder"] or default_folder(config))}
     try:
-        data, known = known_of(config)
-        fits(config, data)
-        check_precision(config["trainer"]["precision"], known["device"])
+        data, known, _ = _related(config, resume)
         task = task_of(config, data, known)
         with _of_the_data():
             data.prepare(notify)
@@ -109,6 +107,13 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
         return _run(config, folder, data, task, trainer, resume, notify)
     finally:
         folder.release()
+
+
+def _related(config: dict[str, Any], resume: bool) -> Related:
+    try:
+        return related(config)
+    except ConfigError as error:
+        raise ConfigError([*error.problems, *others(config, resume=resume)], config) from None
 
 
 def default_folder(config: dict[str, Any]) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from variants.registry import Undecided, is_wrong
+
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed")
 
 
@@ -19,6 +21,8 @@ def check_precision(precision: str, device: str) -> None:
     Traceback (most recent call last):
     ValueError: trainer.precision='16-mixed' needs a GPU: on a cpu use bf16-mixed, bf16-true or 32-true
     """
+    if is_wrong(precision):
+        raise Undecided
     if precision == "16-mixed" and device == "cpu":
         raise ValueError(f"trainer.precision={precision!r} needs a GPU: on a cpu use bf16-mixed, bf16-true or 32-true")
     if precision == "16-true":

@@ -1,0 +1,140 @@
+"""All that is wrong with a run is said at once: a mistake hides no other, and none brings lines of its own."""
+
+import contextlib
+from functools import cache
+
+import pytest
+
+from variants.cli import main
+from variants.config import compose
+from variants.registry import WRONG, ConfigError, Undecided
+from variants.relations import related
+
+BASE = ["data=recall", "model.n_layers=2", "model.d_model=32", "model.n_heads=4"]
+
+# What one writes, and how the only line begins that says what is wrong with it.
+NAMES = {
+    "model.norm=rmsnrom": "model.norm: no norm 'rmsnrom' (did you mean 'rmsnorm'?)",
+    "model.feedforward.raito=3": "model.feedforward.raito: no field of feedforward swiglu",
+    "model.kernel=flahs": "model.kernel: no kernel 'flahs' (did you mean 'flash'?)",
+    "model.layout=decoder_onli": "model.layout: no layout 'decoder_onli'",
+    "model.dropout=1.5": "model.dropout: 1.5 is not a rate",
+    "model.mixer.window=wide": "model.mixer.window: expected an integer or null, got 'wide'",
+    "model.decoder.residual=poste": "model.decoder.residual: no residual 'poste'",
+    "model.encoder.d_model=3": "model.encoder.d_model: no field of this patch",
+    "model.layers={0: {norm: x}}": "model.layers.0.norm: no norm 'x'",
+    "model.layers={0: {bias: x}, 1: {bias: y}}": (
+        "model.layers.0.bias: expected true or false or null, got 'x'",
+        "model.layers.1.bias: expected true or false or null, got 'y'",
+    ),
+    "data.queries=many": "data.queries: expected an integer or null, got 'many'",
+    "trainer.max_step=10": "trainer.max_step: no field of a trainer 'max_step'",
+    "trainer.accelerator=gpux": "trainer.accelerator: no accelerator 'gpux'",
+    "trainer.max_steps=0": "trainer.max_steps: 0 must be at least 1",
+    "optimiser=adamm": "optimiser: no optimiser preset 'adamm'",
+    "objective=causal": "objective: no objective preset 'causal'",
+    "tracker.mode=of": "tracker.mode: expected one of",
+    "seed=x": "seed: expected an integer",
+    "folder=3": "folder: expected text or null, got 3",
+    "bar.x=3": "no part of a run 'bar'",
+    "foo": "'foo': an override is written name=value",
+    "model.max_length=[": "model.max_length: '[' is no YAML value",
+    "model.vocab=${nowhere}": "model.vocab: Interpolation key 'nowhere' not found",
+}
+RELATIONS = {
+    "model.n_heads=3": "model.mixer: n_heads 3 must divide d_model 32",
+    "model.layers={1: {n_heads: 5}}": "model.mixer: n_heads 5 must divide d_model 32",
+    "model.layers={7: {}}": "model.layers.7: there are 2 layers",
+    "model.position={name: learned, max_length: 4}": "model.position: has 4 positions",
+    "data={name: copy}": "objective: causal_lm takes language data, but data copy is pairs",
+    "data={name: recall, batch_size: 0}": "data: batch_size=0",
+    "trainer.precision=16-mixed": "trainer.precision='16-mixed' needs a GPU",
+    "schedule={name: cosine, warmup: -1}": "schedule: warmup=-1 must not be negative",
+    "model.initialiser={name: normal, std: -1}": "model.initialiser: ",
+}
+MISTAKES = {said: (line,) if isinstance(line, str) else line for said, line in (NAMES | RELATIONS).items()}
+
+# What is wrong here leaves open whether that is.
+OPEN = {
+    "model.layout=decoder_onli": ["data={name: copy}"],  # the objective is the layout's
+    "objective=causal": ["data={name: copy}"],
+    "trainer.accelerator=gpux": ["trainer.precision=16-mixed"],
+    "data.queries=many": ["model.position={name: learned, max_length: 4}"],  # the length is the data's
+    "data={name: recall, batch_size: 0}": ["model.position={name: learned, max_length: 4}"],
+    "data={name: copy}": ["model.position={name: learned, max_length: 4}"],  # which has another length
+}
+
+
+def lines(*said):
+    try:
+        related(compose([*BASE, *said]))
+    except ConfigError as error:
+        return error.problems
+    return ()
+
+
+@cache
+def alone(said):
+    return set(lines(said))
+
+
+def meet(first, second):
+    """Whether one overwrites the other, or leaves it open."""
+    one, other = (f"{said.partition('=')[0]}." for said in (first, second))
+    return (
+        one.startswith(other) or other.startswith(one) or second in OPEN.get(first, ()) or first in OPEN.get(second, ())
+    )
+
+
+@pytest.mark.parametrize("said", MISTAKES)
+def test_a_mistake_is_said_in_its_own_lines_alone(said):
+    found = lines(said)
+    assert len(found) == len(MISTAKES[said]), found
+    for line, start in zip(found, MISTAKES[said], strict=True):
+        assert line.startswith(start)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_relation_is_said_beside_any_other_mistake_and_no_third_line(relation):
+    for other in MISTAKES:
+        if not meet(relation, other):
+            assert set(lines(relation, other)) == alone(relation) | alone(other), other
+
+
+def test_many_mistakes_are_said_at_once():
+    chosen = []
+    for said in MISTAKES:
+        if not any(meet(said, other) for other in chosen):
+            chosen.append(said)
+    assert len(chosen) > 20
+    assert set(lines(*chosen)) == set().union(*map(alone, chosen))
+
+
+def test_what_depends_on_a_wrong_value_alone_is_not_judged():
+    config = compose(BASE)
+    with pytest.raises(Undecided):
+        related({**config, "model": {**config["model"], "d_model": WRONG}})
+    with pytest.raises(ConfigError) as caught:
+        related({**config, "model": {**config["model"], "d_model": WRONG, "layers": {7: {}}}})
+    assert caught.value.problems == ("model.layers.7: there are 2 layers, from 0 to 1",)
+
+
+@pytest.mark.parametrize("group", ["model", "trainer", "tracker", "data", "objective", "optimiser", "schedule"])
+@pytest.mark.parametrize("value", ["nowhere", "[1]", "3"])
+def test_a_group_that_is_no_preset_hides_nothing_else_and_needs_nothing(group, value):
+    (line,) = lines(f"{group}={value}") if group != "data" else lines("data=recall", f"data={value}")
+    beside = f"{'tracker' if group == 'trainer' else 'trainer'}.max_step=1"
+    assert set(lines(f"{group}={value}", beside)) == {line, *alone(beside)}
+
+
+def test_training_says_besides_what_the_config_has_nothing_to_do_with(tmp_path, capsys):
+    (tmp_path / "short.txt").write_text("A few words.\n" * 9)
+    said = ["data={name: text, path: short.txt, vocab: 300}", "model.norm=rmsnrom", "trainer.devices=-7"]
+    with contextlib.chdir(tmp_path):
+        assert main(["train", "model.n_layers=1", *said, "--folder", "short.txt/run"]) == 2
+        assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
+    starts = ["model.norm: no norm", "data: vocab=300", "folder=short.txt/run cannot be made", "trainer: "]
+    found = capsys.readouterr().err.splitlines()
+    assert len(found) == len(starts), found
+    for line, start in zip(found, starts, strict=True):
+        assert line.startswith(f"error: {start}")

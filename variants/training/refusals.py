@@ -1,0 +1,42 @@
+"""What would be refused of a run besides its config, when that is wrong already: so that all is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from variants import slots
+from variants.options import Trainer
+from variants.registry import attempt, fields_of, is_wrong
+from variants.training.folder import Folder
+
+# What a config says of Lightning's trainer and only Lightning can judge.
+LIGHTNINGS = ("devices", "num_nodes", "gradient_clip_val", "limit_val_batches")
+
+
+def others(config: Mapping[str, Any], *, resume: bool = False) -> list[str]:
+    """What is wrong with a run's folder, with data that are quickly read, and with what is passed on to Lightning.
+
+    Writes nothing, but what the data cache.
+
+    Args:
+        config: With `variants.registry.WRONG` where something is wrong.
+        resume: Whether the folder should hold a run.
+    """
+    problems: list[str] = []
+    data = attempt([], "", lambda: slots.data.build(config["data"]))
+    if getattr(data, "quick", False):
+        attempt(problems, "data", data.prepare)
+    if config["folder"] is not None and not is_wrong(config["folder"]):
+        attempt(problems, "", partial(Folder.check, config["folder"], resume=resume))
+    fields = fields_of(Trainer)
+    said = {name: value for name, value in config["trainer"].items() if not is_wrong(value)}
+    if any(name not in fields or (name in LIGHTNINGS and said[name] != fields[name].default) for name in said):
+        from variants.training.run import quiet, trainer_of  # whose import takes seconds
+
+        trainer = {name: said.get(name, field.default) for name, field in fields.items()} | said
+        with quiet():
+            attempt(problems, "", lambda: trainer_of({"trainer": trainer}, Folder(Path()), [], print))
+    return problems
