@@ -32,6 +32,9 @@ def steps(model, prompts, new, use_cache):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_steps_equal_one_pass_over_each_row_alone(layout, position, heads):
     model = small(layout, position=position, **HEADS[heads])
+    for parameter in model.parameters():
+        if parameter.dim() == 1:  # a recurrence without biases stays where it is while pads pass
+            parameter.data.add_(torch.randn_like(parameter), alpha=0.3)
     cached, uncached = (steps(model, PROMPTS, NEW, use_cache) for use_cache in (True, False))
     alone = torch.cat([forced(model, prompt, new) for prompt, new in zip(PROMPTS, NEW.tolist(), strict=True)])
     assert alone.std() > 0.5
@@ -90,25 +93,31 @@ def test_min_new_counts_tokens_before_eos():
     assert decode(model, [[2]], max_new=5, min_new=1) == [[0, 3]]
     assert decode(model, [[2]], max_new=5, min_new=2) == [[0, 1, 1, 1, 1]]
     often = Chain([0.4, 0.0, 0.0, 0.6], *[[0.4, 0.0, 0.0, 0.6]] * 3)
-    assert decode(often, [[2]], max_new=9, min_new=3) == [[0, 0, 0, 3]]
+    assert decode(often, [[2], [0, 1, 2]], max_new=9, min_new=3) == [[0, 0, 0, 3]] * 2
 
 
 def test_decoding_stops_when_all_rows_are_done():
     model = Chain(*[[0.1, 0.0, 0.0, 0.9]] * 4)
     assert decode(model, [[0], [2]], max_new=50) == [[3], [3]]
     assert model.steps == 1
+    later = Chain([0.1, 0.0, 0.0, 0.9], [0.9, 0.1, 0.0, 0.0], [0.25] * 4, [0.9, 0.1, 0.0, 0.0])
+    assert decode(later, [[0], [1]], max_new=50) == [[3], [0, 3]]  # the first goes on with 0 after its EOS
+    assert later.steps == 2
 
 
 def test_eos_none_never_ends():
     assert decode(Chain(*[[0.1, 0.0, 0.0, 0.9]] * 4), [[0]], max_new=4, eos=None) == [[3] * 4]
 
 
+@pytest.mark.parametrize("mixer", ["attention", "lstm"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_nothing_is_left_over_between_calls(layout):
-    model = small(layout)
-    fresh = decode(small(layout), PROMPTS[:1], max_new=4)
-    decode(model, PROMPTS, max_new=12)
-    assert decode(model, PROMPTS[:1], max_new=4) == fresh
+def test_nothing_is_left_over_between_calls(layout, mixer):
+    model, other_one = (small(layout, mixer=mixer) for _ in range(2))
+    fresh = decode(other_one, PROMPTS[:1], max_new=4)
+    assert fresh == [forced(other_one, PROMPTS[0], fresh[0])[0, :-1].argmax(-1).tolist()]
+    for other in ([[8, 9, 10]], [[17]], PROMPTS):  # a row of the same length, a shorter one, more rows
+        decode(model, other, max_new=12)
+        assert decode(model, PROMPTS[:1], max_new=4) == fresh
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "failed"])
@@ -141,7 +150,14 @@ def test_learned_positions_are_used_to_the_last_and_not_beyond():
     with pytest.raises(ValueError, match="makes 13, but the model has 12 positions"):
         decode(model, [[6], [5] * 4], max_new=9)
     assert not calls
-    assert len(decode(small(position="rotary", max_length=12), [[5] * 4], max_new=20, eos=None)[0]) == 20
+
+
+@pytest.mark.parametrize("position", [choice for choice in slots.positions.choices if choice != "learned"])
+def test_other_positions_go_on_beyond_max_length(position):
+    model = small(position=position, max_length=12)
+    new = decode(model, [[5] * 4, [6]], max_new=20, eos=None)
+    for prompt, row in zip(([5] * 4, [6]), new, strict=True):
+        assert row == forced(model, prompt, row)[0, :-1].argmax(-1).tolist()
 
 
 def test_learned_positions_of_both_sides_are_known_before_the_first_step():

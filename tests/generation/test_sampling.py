@@ -19,6 +19,10 @@ def test_the_token_that_crosses_top_p_is_kept(top_p, count):
     assert kept(Sampling(top_p=top_p)) == set([1, 3, 0, 2][:count])
 
 
+def test_the_token_that_reaches_top_p_is_the_last():
+    assert kept(Sampling(top_p=0.5), torch.zeros(1, 4)) == {0, 1}
+
+
 @pytest.mark.parametrize(("top_k", "count"), [(1, 1), (2, 2), (4, 4), (10, 4)])
 def test_top_k_keeps_k(top_k, count):
     assert kept(Sampling(top_k=top_k)) == set([1, 3, 0, 2][:count])
@@ -43,7 +47,7 @@ def test_temperature_sharpens_before_the_cut():
     assert kept(Sampling(0.5, top_p=0.6)) == {1}  # 0.25 of 0.365
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(top_p=0), Sampling(top_k=1), Sampling(1e-300)])
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(top_p=0), Sampling(top_k=1), Sampling(1e-308)])
 def test_degenerate_settings_are_greedy(sampling):
     logits = torch.randn(30, 11)
     logits[:, 4:6] = 5.0  # a tie

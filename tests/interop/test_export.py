@@ -134,6 +134,7 @@ def test_an_option_without_counterpart_is_refused_by_name_beside_what_has():
         ("mixer", {"name": "attention", "window": 4}, "mixer attention with window=4 (it has window=null)"),
         ("mixer", {"name": "attention", "qk_norm": "rmsnorm"}, "mixer attention with qk_norm="),
         ("position", {"name": "rotary", "fraction": 0.5}, "position rotary with fraction=0.5 (it has fraction=1.0)"),
+        ("position", {"name": "rotary", "layout": "interleaved"}, 'position rotary with layout="interleaved"'),
         ("embedding", {"name": "tied", "scale": True}, "embedding tied with scale=true (it has scale=false)"),
         ("head", {"name": "linear", "bias": True}, "head linear with bias=true (it has bias=false)"),
     ]:

@@ -90,8 +90,9 @@ def test_sinusoids_are_exact_before_they_are_cast():
 def test_every_row_of_a_batch_gets_its_own_positions():
     keep = torch.tensor([[True, True, True], [False, True, True]])
     where = positions_of(AttentionMask(keep=keep), 3, "cpu")
-    out = Sinusoidal(4).input(torch.zeros(2, 3, 4), where)
-    torch.testing.assert_close(out[1, 1:], out[0, :2])
+    for position in (Sinusoidal(4), Learned(4, max_length=3)):
+        out = position.input(torch.zeros(2, 3, 4), where)
+        torch.testing.assert_close(out[1, 1:], out[0, :2])
 
 
 # learned -------------------------------------------------------------------------------------------------------------
@@ -125,8 +126,10 @@ def test_learned_positions_may_be_a_single_one_and_are_looked_up_for_no_token_or
 
 
 def test_pads_do_not_use_up_learned_positions():
-    keep = torch.tensor([[False, True, True]])
-    Learned(4, max_length=2).input(torch.zeros(1, 3, 4), positions_of(AttentionMask(keep=keep), 3, "cpu"))
+    learned = Learned(4, max_length=2)
+    for keep in ([False, True, True], [True, True, False]):
+        where = positions_of(AttentionMask(keep=torch.tensor([keep])), 3, "cpu")
+        assert torch.equal(learned.input(torch.zeros(1, 3, 4), where)[0, keep], learned.table.weight)
 
 
 def test_the_greatest_length_is_the_configs_or_else_the_models():
