@@ -71,7 +71,7 @@ def test_a_recomputed_layer_drops_what_it_dropped_before_to_the_bit(layout, kern
 def test_without_the_random_state_a_recomputed_layer_would_drop_something_else(monkeypatch):
     """TRAIN-01: that the test before can fail."""
     careless = stack.checkpoint
-    monkeypatch.setattr(stack, "checkpoint", lambda *a, **k: careless(*a, **k, preserve_rng_state=False))
+    monkeypatch.setattr(stack, "checkpoint", lambda *a, **k: careless(*a, **{**k, "preserve_rng_state": False}))
     model = small(dropout=0.5)
     with pytest.raises(AssertionError):
         assert_equal(step(model, every=1), step(model, every=0))
