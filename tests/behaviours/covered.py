@@ -135,6 +135,7 @@ COVERED: dict[str, list[str] | str] = {
         "behaviours/test_training.py::test_a_micro_batch_without_a_target_leaves_the_others_as_they_are",
         "behaviours/test_training.py::test_weights_whose_loss_is_no_number_are_never_the_best",
         "training/test_task.py::test_a_step_without_a_target_has_no_gradient_and_no_nan",
+        "training/test_parallel.py::test_two_processes_train_as_one_does",
         "data/test_loader.py::test_a_rank_without_a_row_takes_part_without_a_target",
         "blocks/heads/test_linear_head.py::test_no_target_at_all_gives_zero_and_zero_gradients_even_of_bad_states",
     ],
@@ -156,6 +157,7 @@ COVERED: dict[str, list[str] | str] = {
     "OPT-01": [
         "behaviours/test_training.py::"
         "test_every_trainable_parameter_is_in_one_group_and_tables_and_vectors_do_not_decay",
+        "training/test_optimisers.py::test_every_trainable_parameter_is_in_one_group",
         "training/test_optimisers.py::test_one_step_with_no_gradient_shrinks_what_decays_alone",
         "training/test_optimisers.py::test_names_do_not_change_under_compilation",
     ],

@@ -195,7 +195,9 @@ def test_a_run_that_diverges_stops_and_names_the_step_and_the_tensor(tmp_path, w
 
 def test_an_update_that_overflows_under_16_mixed_is_none(tmp_path, monkeypatch):
     kept = Gradients(monkeypatch)
-    snapshots = []
+    snapshots, rows = [], []
+    write = Task.write
+    monkeypatch.setattr(Task, "write", lambda task, row: (rows.append(dict(row)), write(task, row)))
 
     class Overflow(Callback):
         def on_after_backward(self, trainer, pl_module):
@@ -213,6 +215,7 @@ def test_an_update_that_overflows_under_16_mixed_is_none(tmp_path, monkeypatch):
         *STILL,
         "trainer.accumulate_grad_batches=1",
         "trainer.callbacks=[overflow]",
+        "trainer.gradient_clip_val=0.01",
         prepare=lambda task: (snapshots.append(weights(task.float())),),
         plugins=plugins,
         precision=None,
@@ -222,6 +225,13 @@ def test_an_update_that_overflows_under_16_mixed_is_none(tmp_path, monkeypatch):
     assert largest_difference(snapshots[1], snapshots[2]) > 0
     assert [rates[0] for rates in kept.rates] == [task.schedule(1), task.schedule(1), task.schedule(2)]
     assert 0.1 < kept.norms[1] < 100  # of the gradients as they are, without the scale
+    assert [global_norm(after.values()) for after in kept.after[1:]] == pytest.approx([0.01] * 2, rel=1e-3)
+    assert [row["skipped_updates"] for row in rows if "grad_norm" in row] == [1, 1, 1]
+    saved = {"global_step": 3}
+    task.on_save_checkpoint(saved)
+    task.skipped = 0
+    task.on_load_checkpoint(saved)
+    assert task.skipped == 1  # else a resumed run would leave out a value of the schedule
 
 
 # -- precision ------------------------------------------------------------------------------------------------

@@ -65,8 +65,9 @@ def test_smoothing_spreads_over_the_whole_vocabulary_and_never_touches_ignored_t
     assert (loss.nll / loss.count).item() == pytest.approx(0.542211, abs=1e-6)
 
 
-def test_without_smoothing_it_is_plain_cross_entropy_bit_for_bit():
-    logits, targets = torch.randn(1, 9, 4), torch.randint(4, (1, 9))
+@pytest.mark.parametrize("size", [1.0, 100.0])
+def test_without_smoothing_it_is_plain_cross_entropy_bit_for_bit(size):
+    logits, targets = size * torch.randn(1, 9, 4), torch.randint(4, (1, 9))
     loss = LinearHead(4, 4).loss(logits, targets, Given()).loss
     assert torch.equal(loss, F.cross_entropy(logits[0], targets[0], reduction="sum"))
 
