@@ -86,13 +86,13 @@ def passed(trees: Queue[Path], cause: Cause) -> list[str]:
     try:
         with changed(tree, cause.files()):
             verdict(tree, ((*(f"tests/{test}" for test in cause.fails), "--junit-xml", "report.xml"),), LIMIT)
-        failed = _failed(report) if report.exists() else set()
+        failed = failed_of(report) if report.exists() else set()
     finally:
         trees.put(tree)
     return [test for test in cause.fails if test.partition("[")[0] not in failed]
 
 
-def _failed(report: Path) -> set[str]:
+def failed_of(report: Path) -> set[str]:
     """The functions, of which a case failed: not where the file could not be imported, nor where pytest had no case."""
     failed = set()
     for case in ElementTree.parse(report).iter("testcase"):
