@@ -167,6 +167,9 @@ COVERED: dict[str, list[str] | str] = {
         "training/test_schedules.py::test_noam_gives_the_papers_values",
         "training/test_schedules.py::test_noam_without_a_warm_up_starts_at_its_peak",
         "training/test_schedules.py::test_the_first_update_never_has_a_learning_rate_of_0",
+        "training/test_schedules.py::test_cosine_without_a_warm_up_starts_at_its_peak",
+        "training/test_schedules.py::test_cosine_of_one_step_trains",
+        "training/test_task.py::test_each_update_has_the_schedules_next_value",
     ],
     "SCHED-03": [
         "training/test_resume.py::test_a_run_that_is_killed_and_resumed_is_the_run_that_was_not",
