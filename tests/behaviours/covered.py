@@ -61,6 +61,7 @@ COVERED: dict[str, list[str] | str] = {
     ],
     "DIST-03": [
         "behaviours/test_training.py::test_dropout_is_another_for_every_rank_micro_batch_and_seed_and_none_else",
+        "behaviours/test_training.py::test_a_runs_seed_reaches_its_first_weights_its_order_and_its_dropout",
         "data/test_loader.py::test_workers_change_nothing",
         "data/test_loader.py::test_ranks_share_a_training_batch",
         "data/test_order.py::test_seeds_and_epochs_give_orders_of_their_own",
@@ -183,6 +184,9 @@ COVERED: dict[str, list[str] | str] = {
         "training/test_schedules.py::test_noam_gives_the_papers_values",
         "training/test_schedules.py::test_noam_without_a_warm_up_starts_at_its_peak",
         "training/test_schedules.py::test_the_first_update_never_has_a_learning_rate_of_0",
+        "training/test_schedules.py::test_cosine_without_a_warm_up_starts_at_its_peak",
+        "training/test_schedules.py::test_cosine_of_one_step_trains",
+        "training/test_task.py::test_each_update_has_the_schedules_next_value",
     ],
     "SCHED-03": [
         "training/test_resume.py::test_a_run_that_is_killed_and_resumed_is_the_run_that_was_not",
@@ -198,10 +202,15 @@ COVERED: dict[str, list[str] | str] = {
     ],
     "SWP-04": [
         "ablation/test_sweep.py::test_two_runs_of_four_that_fail_stop_no_other_and_are_named_with_their_last_lines",
+        "behaviours/test_runs.py::"
+        "test_a_sweep_goes_on_after_each_failure_and_leaves_it_in_the_log_the_summary_and_the_status",
     ],
     "SWP-05": [
         "ablation/test_sweep.py::test_every_run_has_its_own_seed_in_its_config_and_its_arm_in_the_tracker",
         "ablation/test_sweep.py::test_the_order_of_the_runs_changes_none_of_them",
+        "ablation/test_plan.py::test_runs_are_arms_times_seeds_each_with_its_own_config_and_folder",
+        "ablation/test_plan.py::test_arms_that_resolve_to_the_same_config_are_found",
+        "ablation/test_study.py::test_what_is_wrong_with_a_study_is_a_line",
     ],
     "TOK-02": [
         "behaviours/test_training.py::test_a_batch_with_an_empty_text_trains_and_scores",

@@ -1,18 +1,25 @@
 """What users write, what checkpoints hold of it, and what a tracker hears."""
 
 import itertools
+import os
+import subprocess
+import sys
 
+import misbehaving
 import numpy as np
 import pytest
 import torch
 from lightning.pytorch import Callback
+from sweeping import write_study
 from training_runs import TINY, tiny
 
-from variants.config import compose
+from variants.ablation.compare import compare
+from variants.config import compose, flatten
 from variants.registry import ConfigError
 from variants.slots import callbacks
 from variants.training.checkpoints import read_checkpoint
 from variants.training.folder import Folder
+from variants.training.metrics import read_metrics
 from variants.training.run import train
 from variants.training.tracking import Tracking
 
@@ -121,6 +128,30 @@ def test_a_checkpoint_holds_a_config_as_plain_resolved_values_and_resumes(tmp_pa
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Runs that fail
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_after_each_failure_and_leaves_it_in_the_log_the_summary_and_the_status(tmp_path):
+    """SWP-04."""
+    first, late = ({"trainer.callbacks": [{"name": "raising", "at": at}]} for at in (0, 3))
+    arms = {"one": {}, "two": first, "three": {"model.norm": "layernorm"}, "four": late}
+    folder = write_study(tmp_path / "s", axes=None, baseline="one", seeds=1, arms=arms)
+    command = [sys.executable, "-m", "variants", "sweep", str(folder), "--slots", "2", "--import", misbehaving.__file__]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 1
+    runs = {arm: Folder(folder / "runs" / arm / "main-0") for arm in arms}
+    assert [run.noted()["state"] for run in runs.values()] == ["finished", "failed", "finished", "failed"]
+    for arm, words in (("two", "raised before the first update"), ("four", "raised after update 3")):
+        assert f"failed: {arm}/main-0: RuntimeError: {words}" in done.stdout
+        log = runs[arm].path.with_name("main-0.log").read_text()
+        assert "Traceback" in log
+        assert words in log
+    assert any("val/loss" in row for row in read_metrics(runs["four"].metrics))  # which is no result
+    assert np.isnan(compare(folder).values).tolist() == [[False, True, False, True]]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
 # The tracker
 
 
@@ -190,16 +221,16 @@ def test_runs_of_one_process_are_runs_of_their_own_and_a_failed_one_is_closed_as
                 raise RuntimeError("no")
 
     callbacks.register("fails")(Fails)
-    server = Server(monkeypatch)
+    server, configs = Server(monkeypatch), []
     for seed in (1, 2, 3):
-        fails = ["trainer.callbacks=[fails]"] * (seed == 2)
-        config = tiny(tmp_path / str(seed), "tracker.mode=offline", "trainer.max_steps=2", f"seed={seed}", *fails)
+        own = [f"seed={seed}", *["trainer.callbacks=[fails]"] * (seed == 2)]
+        configs.append(tiny(tmp_path / str(seed), "tracker.mode=offline", "trainer.max_steps=2", *own))
         try:
-            train(config, notify=str)
+            train(configs[-1], notify=str)
         except RuntimeError:
             assert seed == 2
     runs = list(server.runs.values())
-    assert [run.config["seed"] for run in runs] == [1, 2, 3]
+    assert [run.config for run in runs] == [flatten(config) for config in configs]
     assert [run.exits for run in runs] == [[0], [1], [0]]
     assert [{row["step"] for row in run.rows.values()} for run in runs] == [{1, 2}, {1}, {1, 2}]
     assert Folder(tmp_path / "2").noted()["state"] == "failed"

@@ -186,6 +186,25 @@ def test_dropout_is_another_for_every_rank_micro_batch_and_seed_and_none_else(tm
     assert len(set(losses.values())) == len(losses) == 8
 
 
+def test_a_runs_seed_reaches_its_first_weights_its_order_and_its_dropout(tmp_path, monkeypatch):
+    """DIST-03."""
+    step, seen = Task.training_step, []
+
+    def watched(task, batch, index):
+        weights = [p.tolist() for p in task.parameters() if p.ndim > 1]
+        loss = step(task, batch, index)
+        seen.append((weights, batch["targets"].tolist(), torch.initial_seed()))
+        return loss
+
+    monkeypatch.setattr(Task, "training_step", watched)
+    short = ("trainer.max_steps=1", "trainer.accumulate_grad_batches=1", "trainer.limit_val_batches=1")
+    for number, seed in enumerate((1, 1, 2)):
+        train(tiny(tmp_path / str(number), f"seed={seed}", *short), notify=str)
+    one, again, other = seen
+    assert one == again
+    assert all(ours != theirs for ours, theirs in zip(one, other, strict=True))
+
+
 def test_sampling_while_a_run_validates_leaves_the_training_as_it_is(tmp_path):
     """GEN-11."""
 
