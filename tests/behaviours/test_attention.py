@@ -180,6 +180,7 @@ def test_true_means_visible_and_pads_and_causality_hold_together(layout, kernel,
     keep[:, real] = True
     causal = layout == "decoder_only"
     before = outputs(model, ids, AttentionMask(keep=keep))
+    torch.testing.assert_close(before[:, real], outputs(model, ids[:, real]), rtol=1e-5, atol=1e-5)
     for token in range(7):
         changed = ids.clone()
         changed[:, token] = (changed[:, token] + 1) % 20
