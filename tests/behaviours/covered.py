@@ -7,6 +7,7 @@ COVERED: dict[str, list[str] | str] = {
         "training/test_task.py::test_micro_batches_of_ragged_counts_train_as_one_batch_does",
         "training/test_schedules.py::test_a_schedule_is_a_function_of_the_step_alone",
         "training/test_schedules.py::test_cosine_warms_up_to_the_peak_and_ends_at_the_floor_for_good",
+        "training/test_parallel.py::test_two_processes_train_as_one_does",
     ],
     "ATT-02": [
         "behaviours/test_attention.py::test_a_row_without_a_token_is_finite_and_harms_no_other",
@@ -31,6 +32,7 @@ COVERED: dict[str, list[str] | str] = {
         "blocks/kernels/test_kernels.py::test_awkward_lengths_agree_with_float64",
         "blocks/kernels/test_kernels.py::test_every_kernel_equals_the_loop_forward_and_backward",
         "blocks/kernels/test_kernels.py::test_flash_refuses_what_it_cannot_do_and_says_who_can",
+        "blocks/kernels/test_kernels.py::test_flash_that_is_called_for_what_it_cannot_do_falls_back_on_nothing",
     ],
     "ATT-07": [
         "behaviours/test_attention.py::test_grouped_heads_are_heads_whose_keys_are_copied_group_by_group",

@@ -104,11 +104,15 @@ def test_a_step_without_a_target_has_no_gradient_and_no_nan(tmp_path, monkeypatc
     assert all(p.isfinite().all() for p in task.model.parameters())
 
 
-def test_each_update_has_the_schedules_next_value(tmp_path, monkeypatch):
+@pytest.mark.parametrize("schedule", ["cosine", "noam"])
+def test_each_update_has_the_schedules_next_value(tmp_path, monkeypatch, schedule):
     kept = Gradients(monkeypatch)
-    task = fitted(tmp_path, *STILL, "schedule=noam", "schedule.warmup=4", "trainer.max_steps=8")
+    task = fitted(tmp_path, *STILL, f"schedule={schedule}", "schedule.warmup=4", "trainer.max_steps=8")
     assert kept.rates == [[task.schedule(step)] * 2 for step in range(1, 9)]
+    assert len({rate for rate, _ in kept.rates}) == 8
     assert max(kept.rates) == kept.rates[3]
+    if schedule == "cosine":  # it reaches its floor with the last update, however many micro-batches one takes
+        assert kept.rates[-1][0] == pytest.approx(0.1 * kept.rates[3][0])
 
 
 def test_validation_leaves_the_training_as_it_is(tmp_path):

@@ -189,6 +189,14 @@ def test_flash_refuses_what_it_cannot_do_and_says_who_can():
         kernel.settle(Needs(dropout=0.1, learned_bias=True))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch says why it has no kernel
+def test_flash_that_is_called_for_what_it_cannot_do_falls_back_on_nothing():
+    tensors = inputs(5, 5, dtype=torch.float32)
+    for asked in ({"dropout": 0.5}, {"bias": torch.randn(1, 4, 5, 5, requires_grad=True)}):
+        with pytest.raises(RuntimeError, match="No available kernel"):
+            Flash()(*tensors, AttentionMask(causal=True), **asked)
+
+
 def test_auto_takes_the_first_that_does_not_refuse_and_says_which():
     auto = Auto()
     assert auto.effective == "sdpa"
