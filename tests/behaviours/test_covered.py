@@ -21,7 +21,7 @@ WORDS = {"DIST-05": "parallelize_module", "MET-03": "bleu", "MET-04": "bleu", "W
 
 
 @cache
-def tests_of(file):
+def functions_of(file):
     """The test functions of a file below `tests/`, and their docstrings."""
     tree = ast.parse((TESTS / file).read_text("utf-8"))
     return {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -42,7 +42,7 @@ def test_each_cause_can_be_put_into_this_code_and_names_tests_that_there_are(ide
         assert cause.fails
         for test in cause.fails:
             file, _, function = test.partition("[")[0].partition("::")
-            assert function in tests_of(file), test
+            assert function in functions_of(file), test
 
 
 def test_a_cause_whose_place_is_gone_is_named():
@@ -61,7 +61,7 @@ def test_a_test_counts_as_failed_by_a_failure_alone(tmp_path):
 
 def test_every_test_here_is_mapped_to_the_behaviour_that_it_names():
     for file in Path(__file__).parent.glob("test_*.py"):
-        for name, told in tests_of(f"behaviours/{file.name}").items():
+        for name, told in functions_of(f"behaviours/{file.name}").items():
             if name.startswith("test_") and file != Path(__file__):
                 identity = told.split(".")[0].split(":")[0]
                 fails = {test.partition("[")[0] for cause in CAUSES[identity] for test in cause.fails}
