@@ -14,12 +14,20 @@ install_import_hook([f"variants.{package}" for package in TENSORS], "typecheck.c
 
 import pytest
 import torch
+from exporting import unchecked
 
 torch.set_num_threads(1)
 
 # Doctests are collected from every file, but what tests share is no test, and would be imported twice.
 HERE = Path(__file__).parent
 collect_ignore = [str(p.relative_to(HERE)) for p in HERE.rglob("*.py") if not p.name.startswith(("test_", "conftest"))]
+
+
+@pytest.fixture
+def quick():
+    """Without the checks of types and shapes, for tests of much that quicker tests run with them."""
+    with unchecked():
+        yield
 
 
 @pytest.fixture(autouse=True)

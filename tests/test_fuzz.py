@@ -60,6 +60,7 @@ def trains_as_explained(said, refusal, empty, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_any_override_list_ends_in_a_model_or_in_clear_lines(part, empty, capsys):
     @seed(part)

@@ -29,6 +29,7 @@ SEQUENCES = [
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("task", ["copy", "reverse", "sort"])
 def test_an_encoder_decoder_learns_sequences_to_over_99_percent(task, tmp_path):
     config = configs.compose([f"data={task}", *SEQUENCES])

@@ -12,6 +12,7 @@ PARTS = 4  # of a layout's rows, so that workers share them; finding the rows ta
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_pair_keeps_what_a_model_promises(layout, part):

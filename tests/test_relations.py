@@ -6,8 +6,8 @@ from functools import cache
 import pytest
 
 from variants.cli import main
-from variants.config import compose
-from variants.registry import WRONG, ConfigError, Undecided
+from variants.config import GROUPS, compose
+from variants.registry import SLOTS, WRONG, ConfigError, Undecided
 from variants.relations import related
 
 BASE = ["data=recall", "model.n_layers=2", "model.d_model=32", "model.n_heads=4"]
@@ -117,6 +117,19 @@ def test_what_depends_on_a_wrong_value_alone_is_not_judged():
     with pytest.raises(ConfigError) as caught:
         related({**config, "model": {**config["model"], "d_model": WRONG, "layers": {7: {}}}})
     assert caught.value.problems == ("model.layers.7: there are 2 layers, from 0 to 1",)
+
+
+@pytest.mark.parametrize("layout", ["decoder_only", "encoder_decoder", "encoder_only"])
+def test_any_value_may_be_wrong(layout):
+    config = compose([*BASE, f"model.layout={layout}", "objective=causal_lm"])
+    for group in ("model", "trainer"):
+        for name in config[group]:
+            with contextlib.suppress(Undecided, ConfigError):
+                related({**config, group: {**config[group], name: {"name": WRONG} if name in SLOTS else WRONG}})
+    for name, slot in GROUPS.items():
+        for field in slot[config[name]["name"]].fields if slot else ():
+            with contextlib.suppress(Undecided, ConfigError):
+                related({**config, name: {**config[name], field: WRONG}})
 
 
 @pytest.mark.parametrize("group", ["model", "trainer", "tracker", "data", "objective", "optimiser", "schedule"])

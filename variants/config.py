@@ -13,7 +13,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +242,11 @@ def _unknown(group: str) -> Config:
     return {"name": WRONG} if schema is None else dict.fromkeys(set(fields_of(schema)) - set(PATCHES), WRONG)
 
 
+@lru_cache(maxsize=256)  # by the text, so that a file that changes is read again
+def _parsed(text: str) -> Config:
+    return read_yaml(text)
+
+
 def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Config:
     if name in seen:
         raise ConfigError([f"{group}: base goes in a circle: {' -> '.join([*seen, name])}"])
@@ -250,7 +255,7 @@ def _load_file(where: list[Path], group: str, name: str, seen: list[str]) -> Con
         known = {p.stem for folder in where for p in (folder / group).glob("*.yaml")}
         raise ConfigError([f"{group}: {unknown('base', name, known)}"])
     try:
-        content = read_yaml(path.read_text("utf-8"))
+        content = copy.deepcopy(_parsed(path.read_text("utf-8")))
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: {str(error).splitlines()[0]}"]) from None
     base = content.pop("base", None)

@@ -48,8 +48,7 @@ class Assembly:
         checkpoint_every: int = 0,
     ) -> None:
         self.model, self.device, self.checkpoint_every = model, device, checkpoint_every
-        self.problems: list[str] = []
-        self.undecided = False
+        self.problems, self.undecided = list[str](), False
         self.lengths: dict[str, Any] = {"decoder": max_length, "encoder": source_length or max_length}
         self.decided_vocab = not any(map(is_wrong, (vocab, source_vocab, model["vocab"], model["source_vocab"])))
         self.vocab, self.source_vocab = 1, None
@@ -108,6 +107,7 @@ class Assembly:
         positions, position_of = self._positions(role, layered)
         firsts = [order.index(index) for index in range(max(order) + 1)]
         layers = [self._layer(role, layered[depth], fields, cross, positions[position_of[depth]]) for depth in firsts]
+        dropout = self._rate(fields, "embedding_dropout")
         if self.problems or self.undecided:
             return cast("Stack", _placeholder(Stack))
         return Stack(
@@ -116,7 +116,7 @@ class Assembly:
             order=order,
             positions=positions,
             position_of=position_of,
-            dropout=_rate(fields, "embedding_dropout"),
+            dropout=dropout,
             checkpoint_every=self.checkpoint_every,
         )
 
@@ -163,10 +163,11 @@ class Assembly:
                 "depths": depths,
             },
         )
+        dropout = self._rate(fields, "dropout")
         if self.problems or self.undecided:
             return cast("Layer", _placeholder(Layer))
         assert isinstance(residual, Residual)
-        return Layer(mixer, other, feedforward, residual, _rate(fields, "dropout"))
+        return Layer(mixer, other, feedforward, residual, dropout)
 
     def _attending(
         self, slot: Slot[Any], name: str, role: Role, fields: Mapping[str, Any], position: Position | None
@@ -191,28 +192,30 @@ class Assembly:
         return part
 
     def _norm(self, fields: Mapping[str, Any]) -> nn.Module:
-        offers = {"width": fields["d_model"], "norm_eps": fields["norm_eps"]}
-        return self.build(slots.norms, fields["norm"], "model.norm", offers)
+        known = {"width": fields["d_model"], "norm_eps": fields["norm_eps"]}
+        return self.build(slots.norms, fields["norm"], "model.norm", known)
 
     def _offers(self, fields: Mapping[str, Any], role: Role) -> dict[str, Any]:
         same = ("d_model", "n_heads", "n_layers", "bias", "norm_eps", "dropout")
         return {
             **{name: fields[name] for name in same},
-            "attention_dropout": _rate(fields, "attention_dropout"),
-            "feedforward_dropout": _rate(fields, "feedforward_dropout"),
+            "attention_dropout": self._rate(fields, "attention_dropout"),
+            "feedforward_dropout": self._rate(fields, "feedforward_dropout"),
             "bidirectional": role == "encoder",
             "role": role,
         }
 
+    def _rate(self, fields: Mapping[str, Any], name: str) -> Any:
+        rate = fields["dropout"] if fields[name] is None else fields[name]
+        self.undecided |= is_wrong(rate)
+        return rate
+
     def _depths(self, role: Role) -> Depths:
-        both = self.model["layout"]["name"] == "encoder_decoder"
-        depth = {r: skeleton.stack_fields(self.model, r, [])["n_layers"] for r in ("encoder", "decoder")}
-        return Depths(
-            depth[role],
-            depth["encoder"] if both or role == "encoder" else 0,
-            depth["decoder"] if both or role == "decoder" else 0,
-            role,
-        )
+        sides = ("encoder", "decoder")
+        seen = sides if self.model["layout"]["name"] == "encoder_decoder" else (role,)
+        own = {r: skeleton.stack_fields(self.model, r, [])["n_layers"] for r in sides}
+        encoder, decoder = (own[r] if r in seen else 0 for r in sides)
+        return Depths(own[role], encoder, decoder, role)
 
     def _place(self, name: str, role: Role, fields: Mapping[str, Any]) -> str:
         """Where the user wrote what is meant: in the model, or in a patch."""
@@ -241,11 +244,6 @@ class Assembly:
                 raise
             self.problems.append(f"{place}: some size is too large ({str(error).splitlines()[0]})")
         return nn.Identity()
-
-
-def _rate(fields: Mapping[str, Any], name: str) -> Any:
-    own = fields[name]
-    return fields["dropout"] if own is None else own
 
 
 def _placeholder(kind: type[nn.Module]) -> nn.Module:
