@@ -170,12 +170,12 @@ def _train(options: argparse.Namespace) -> int:
     from variants.relations import related
     from variants.training.refusals import others
 
-    overrides = [*options.overrides, *([("folder", options.folder)] if options.folder else [])]
+    own = {"folder": options.folder} if options.folder else {}
     try:
-        config = configs.compose(overrides, options.config_dir)
+        config = configs.compose(options.overrides, options.config_dir) | own
         related(config)  # before the seconds that Lightning's import takes
     except ConfigError as error:
-        more = [] if is_wrong(error.rest) else others(error.rest, resume=options.resume)
+        more = [] if is_wrong(error.rest) else others(error.rest | own, resume=options.resume)
         raise ConfigError([*error.problems, *more]) from None
 
     from variants.training.run import train

@@ -17,9 +17,19 @@ TESTS = Path(__file__).parents[1]
 def test_a_compiled_layer_that_is_recomputed_drops_what_it_dropped_before():
     """TRAIN-01."""
     done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False, cwd=TESTS)
+    assert done.stdout.split() == [".".join(pair) for pair in pairs()], done.stderr
+
+
+def pairs():
+    """Every position, and every layout with those that act on projected queries and keys, and on scores."""
     from variants.slots import layouts, positions
 
-    assert done.stdout.split() == [f"{x}.{p}" for x in layouts.choices for p in positions.choices], done.stderr
+    return [
+        (layout, position)
+        for layout in layouts.choices
+        for position in positions.choices
+        if layout == "decoder_only" or position in ("rotary", "relative")
+    ]
 
 
 def gradients_agree(layout, position):
@@ -44,9 +54,6 @@ def gradients_agree(layout, position):
 if __name__ == "__main__":
     sys.path.insert(0, str(TESTS))
     torch.set_num_threads(1)
-    from variants.slots import layouts, positions
-
-    for layout in layouts.choices:
-        for position in positions.choices:
-            gradients_agree(layout, position)
-            print(f"{layout}.{position}", flush=True)
+    for pair in pairs():
+        gradients_agree(*pair)
+        print(".".join(pair), flush=True)
