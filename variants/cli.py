@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from variants import __version__
 from variants.ablation import commands as ablation
 from variants.components import import_component
+from variants.imports import uncollected
 from variants.registry import SLOTS, ConfigError, unknown
 
 if TYPE_CHECKING:
@@ -165,10 +166,11 @@ def show_explanation(explanation: Explanation) -> None:
 
 
 def _train(options: argparse.Namespace) -> int:
-    from variants import config as configs
-    from variants.registry import is_wrong
-    from variants.relations import related
-    from variants.training.refusals import others
+    with uncollected():
+        from variants import config as configs
+        from variants.registry import is_wrong
+        from variants.relations import related
+        from variants.training.refusals import others
 
     own = {"folder": options.folder} if options.folder else {}
     try:
@@ -178,7 +180,8 @@ def _train(options: argparse.Namespace) -> int:
         more = [] if is_wrong(error.rest) else others(error.rest | own, resume=options.resume)
         raise ConfigError([*error.problems, *more]) from None
 
-    from variants.training.run import train
+    with uncollected():
+        from variants.training.run import train
 
     result = train(config, resume=options.resume)
     return 0 if result.status in ("finished", "stopped") else 1

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from variants import slots
+from variants.imports import uncollected
 from variants.registry import WRONG, ConfigError, Undecided, attempt, check_fields, fields_of, is_wrong, unknown
 
 
@@ -120,7 +121,8 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
     others = {name: value for name, value in values.items() if name not in fields}
     typed = {**_defaults(Trainer), **attempt(problems, "", lambda: check_fields(ours, fields, "a trainer"))}
     if others:
-        from lightning import Trainer as LightningTrainer  # only where it is asked for: its import takes seconds
+        with uncollected():
+            from lightning import Trainer as LightningTrainer  # only where it is asked for
 
         lightnings = set(inspect.signature(LightningTrainer).parameters)
         for name in set(others) - lightnings:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from variants.ablation.launch.base import FAILED, FINISHED, STOPPED, Job
+from variants.imports import uncollected
 from variants.reading import read_yaml
 from variants.registry import ConfigError
 from variants.training.folder import Folder
@@ -49,7 +50,8 @@ def _run(folder: Path, order: dict[str, Any]) -> int:
     for module in order["imports"]:
         import_component(module)
 
-    from variants.training.run import train
+    with uncollected():
+        from variants.training.run import train
 
     is_main = not any(int(os.environ.get(name) or 0) for name in RANKS)
     there = (folder / "config.yaml").is_file()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from variants import slots
+from variants.imports import uncollected
 from variants.options import Trainer
 from variants.registry import attempt, fields_of, is_wrong
 from variants.training.folder import Folder
@@ -34,7 +35,8 @@ def others(config: Mapping[str, Any], *, resume: bool = False) -> list[str]:
     fields = fields_of(Trainer)
     said = {name: value for name, value in config["trainer"].items() if not is_wrong(value)}
     if any(name not in fields or (name in LIGHTNINGS and said[name] != fields[name].default) for name in said):
-        from variants.training.run import quiet, trainer_of  # whose import takes seconds
+        with uncollected():
+            from variants.training.run import quiet, trainer_of
 
         trainer = {name: said.get(name, field.default) for name, field in fields.items()} | said
         with quiet():
