@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage collector from what an import makes: it stays, and looking through it takes a fifth of the time."""
+    """Keep the garbage collector from what an import makes: it stays, and looking through it takes long."""
     collects, known = gc.isenabled(), len(sys.modules)
     gc.disable()
     try:
