@@ -113,7 +113,7 @@ def a_blind_row_is_harmless(example: Example) -> None:
 
 def packed_documents_are_alone(example: Example) -> None:
     """Documents packed in a row are what each is by itself, whatever its position's kind."""
-    both = (((1, 1), (1, 1)), ((3, 4), (2, 3)))
+    both = (([1, 1], [1, 1]), ([3, 4], [2, 3]))
     for position, (sizes, source_sizes) in itertools.product(example.positions, both):
         run, ids = Run(example(position={"name": position})), ids_of(1, sum(sizes))
         source = run.source(1)[:, : sum(source_sizes)] if run.pairs else None
@@ -125,7 +125,7 @@ def packed_documents_are_alone(example: Example) -> None:
         same(y, alone, f"documents of {sizes[0]} and {sizes[1]} tokens{said}, packed and alone (position {position})")
 
 
-def _documents(sizes: tuple[int, int]) -> Tensor:
+def _documents(sizes: list[int]) -> Tensor:
     """Which token is of the first document, and which of the second."""
     return torch.arange(2).repeat_interleave(torch.tensor(sizes))[None]
 
