@@ -653,10 +653,10 @@ class ScalesItsLogits(DecoderOnly):
 
 LAYOUTS = [
     (layouts.causality, SeesTheNext, "output 0 moved by .* when token 1 changed"),
-    (layouts.padded_rows_are_alone, ForgetsPads, "3 left pads and none"),
-    (layouts.padded_rows_are_alone, ForgetsSourcePads, "2 left pads of the source"),
-    (layouts.packed_documents_are_alone, ForgetsBounds, "documents of 3 and 4"),
-    (layouts.packed_documents_are_alone, ForgetsWhichPair, "pairs of 2 and 3 source tokens"),
+    (layouts.padded_rows_are_alone, ForgetsPads, "1 left pads and none"),
+    (layouts.padded_rows_are_alone, ForgetsSourcePads, "1 left pads of the source"),
+    (layouts.packed_documents_are_alone, ForgetsBounds, "documents of 1 and 1 tokens"),
+    (layouts.packed_documents_are_alone, ForgetsWhichPair, "of 1 and 1 source tokens"),
     (layouts.a_blind_row_is_harmless, DividesByRealTokensOfItsSource, "beside a source of pads: not finite"),
     (layouts.a_blind_row_is_harmless, DividesByRealTokens, "not finite"),
     (layouts.cached_is_uncached, IgnoresItsCache, "cached and uncached"),

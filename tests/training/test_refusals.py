@@ -40,3 +40,15 @@ def test_the_fields_of_registered_strategies_and_callbacks_are_checked(tmp_path,
     assert capsys.readouterr().err.startswith("error: trainer.callbacks.0: expected a choice of callback")
     done = ["trainer.max_steps=1", "trainer.strategy={name: single, index: 1}", "--folder", str(tmp_path / "run")]
     assert main(["train", *TINY, *done]) == 0
+
+
+def test_a_folder_is_refused_before_a_text_is_read_and_with_what_a_short_one_shows(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("A few words.\n" * 9)
+    said = [f"data={{name: text, path: {text}, vocab: 300}}", "--folder", str(text / "run")]
+    assert main(["train", "model.n_layers=1", *said]) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert [line.split(" ")[1] for line in lines] == ["data:", f"folder={text}/run"]
+    text.write_text("A few words.\n" * 100_000)  # whose tokenizer would take a while
+    assert main(["train", "model.n_layers=1", *said]) == 2
+    assert capsys.readouterr().err == f"error: folder={text}/run cannot be made: Not a directory\n"

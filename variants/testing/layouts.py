@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -73,21 +74,26 @@ def causality(example: Example) -> None:
 
 def padded_rows_are_alone(example: Example) -> None:
     """A row with pads on either side, of its source too, is what it is by itself, whatever its position's kind."""
-    for position in example.positions:
-        run, ids = Run(example(position={"name": position})), ids_of(1, 4)
+    for position, (n_real, n_pads) in itertools.product(example.positions, ((1, 1), (4, 3))):
+        run, ids = Run(example(position={"name": position})), ids_of(1, n_real)
         alone = run(ids)
-        for side, real in (("left", [3, 4, 5, 6]), ("right", [0, 1, 2, 3])):
-            padded, keep = ids_of(2, 7, seed=2), torch.ones(2, 7, dtype=torch.bool)
-            padded[:1, real], keep[0] = ids, False
-            keep[0, real] = True
-            same(
-                run(padded, AttentionMask(keep=keep))[:1, real], alone, f"3 {side} pads and none (position {position})"
-            )
-        for side, real in (("left", [2, 3, 4, 5, 6]), ("right", [0, 1, 2, 3, 4])) if run.pairs else ():
-            padded, keep = ids_of(1, 7, seed=2), torch.zeros(1, 7, dtype=torch.bool)
-            padded[:, real], keep[:, real] = run.source(1), True
+        for side, padded, keep in _padded(ids, n_pads):
+            other, all_kept = ids_of(1, n_real + n_pads, seed=3), torch.ones_like(keep)
+            y = run(torch.cat((padded, other)), AttentionMask(keep=torch.cat((keep, all_kept))))
+            same(y[:1][keep], alone[0], f"{n_pads} {side} pads and none ({n_real} tokens, position {position})")
+        source = run.source(1)[:, :n_real]
+        alone = run(ids, source=source)
+        for side, padded, keep in _padded(source, n_pads) if run.pairs else ():
             y = run(ids, None, padded, AttentionMask(keep=keep))
-            same(y, alone, f"2 {side} pads of the source and none (position {position})")
+            same(y, alone, f"{n_pads} {side} pads of the source and none ({n_real} tokens, position {position})")
+
+
+def _padded(ids: Tensor, n_pads: int) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """A side, ids with pads there that are ids themselves, and which are real."""
+    pads, real = ids_of(1, n_pads, seed=2), torch.ones_like(ids, dtype=torch.bool)
+    hidden = torch.zeros_like(pads, dtype=torch.bool)
+    yield "left", torch.cat((pads, ids), 1), torch.cat((hidden, real), 1)
+    yield "right", torch.cat((ids, pads), 1), torch.cat((real, hidden), 1)
 
 
 def a_blind_row_is_harmless(example: Example) -> None:
@@ -107,18 +113,21 @@ def a_blind_row_is_harmless(example: Example) -> None:
 
 def packed_documents_are_alone(example: Example) -> None:
     """Documents packed in a row are what each is by itself, whatever its position's kind."""
-    for position in example.positions:
-        run, ids = Run(example(position={"name": position})), ids_of(1, 7)
-        documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
-        y = run(ids, AttentionMask(documents=documents))
-        alone = torch.cat((run(ids[:, :3]), run(ids[:, 3:])), 1)
-        same(y, alone, f"documents of 3 and 4 tokens, packed and alone (position {position})")
-        if run.pairs:
-            source = run.source(1)
-            sources = AttentionMask(documents=torch.tensor([[0, 0, 1, 1, 1]]))
-            y = run(ids, AttentionMask(documents=documents), source, sources)
-            alone = torch.cat((run(ids[:, :3], None, source[:, :2]), run(ids[:, 3:], None, source[:, 2:])), 1)
-            same(y, alone, f"pairs of 2 and 3 source tokens, packed and alone (position {position})")
+    both = (([1, 1], [1, 1]), ([3, 4], [2, 3]))
+    for position, (sizes, source_sizes) in itertools.product(example.positions, both):
+        run, ids = Run(example(position={"name": position})), ids_of(1, sum(sizes))
+        source = run.source(1)[:, : sum(source_sizes)] if run.pairs else None
+        parts = [None, None] if source is None else torch.split(source, source_sizes, 1)
+        mask, sources = (AttentionMask(documents=_documents(s)) for s in (sizes, source_sizes))
+        y = run(ids, mask, source, sources)
+        alone = torch.cat([run(*pair) for pair in zip(torch.split(ids, sizes, 1), (None, None), parts, strict=True)], 1)
+        said = f", of {source_sizes[0]} and {source_sizes[1]} source tokens" if run.pairs else ""
+        same(y, alone, f"documents of {sizes[0]} and {sizes[1]} tokens{said}, packed and alone (position {position})")
+
+
+def _documents(sizes: list[int]) -> Tensor:
+    """Which token is of the first document, and which of the second."""
+    return torch.arange(2).repeat_interleave(torch.tensor(sizes))[None]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What would be refused of a run besides its config, when that is wrong already: so that all is said at once."""
+"""What would be refused of a run besides its config: asked before anything slow begins, so that all is said at once."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from variants import slots
+from variants.data.base import Notify, silent
 from variants.imports import uncollected
 from variants.options import Trainer
 from variants.registry import attempt, fields_of, is_wrong
@@ -17,7 +18,7 @@ from variants.training.folder import Folder
 LIGHTNINGS = ("devices", "num_nodes", "gradient_clip_val", "limit_val_batches")
 
 
-def others(config: Mapping[str, Any], *, resume: bool = False) -> list[str]:
+def others(config: Mapping[str, Any], *, resume: bool = False, notify: Notify = silent) -> list[str]:
     """What is wrong with a run's folder, with data that are quickly read, and with what is passed on to Lightning.
 
     Writes nothing, but what the data cache.
@@ -25,11 +26,12 @@ def others(config: Mapping[str, Any], *, resume: bool = False) -> list[str]:
     Args:
         config: With `variants.registry.WRONG` where something is wrong.
         resume: Whether the folder should hold a run.
+        notify: Hears how the data come along.
     """
     problems: list[str] = []
-    data = attempt([], "", lambda: slots.data.build(config["data"]))
+    data: Any = attempt([], "", lambda: slots.data.build(config["data"]))
     if getattr(data, "quick", False):
-        attempt(problems, "data", data.prepare)
+        attempt(problems, "data", partial(data.prepare, notify))
     if config["folder"] is not None and not is_wrong(config["folder"]):
         attempt(problems, "", partial(Folder.check, config["folder"], resume=resume))
     fields = fields_of(Trainer)

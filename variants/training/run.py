@@ -89,6 +89,8 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
     config = {**config, "folder": str(config["folder"] or default_folder(config))}
     try:
         data, known, _ = _related(config, resume)
+        if is_main and (problems := others(config, resume=resume, notify=notify)):
+            raise ConfigError(problems)
         task = task_of(config, data, known)
         with _of_the_data():
             data.prepare(notify)
