@@ -71,7 +71,14 @@ def test_each_run_has_a_log_of_its_own_with_all_its_attempts(tmp_path):
 @pytest.mark.parametrize("slots", [1, 2])
 def test_as_many_run_at_a_time_as_there_are_slots_and_each_has_its_share_of_threads(tmp_path, slots, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    script = "print(time.time(), os.environ['OMP_NUM_THREADS'], flush=True); time.sleep(0.4); print(time.time(), 0)"
+    script = (
+        "import glob\n"
+        "print(time.time(), os.environ['OMP_NUM_THREADS'], flush=True)\n"
+        f"while sum(os.path.getsize(log) > 0 for log in glob.glob({str(tmp_path / '*.log')!r})) < {slots}:\n"
+        "    time.sleep(0.01)  # until as many as there are slots have begun, however long a start takes\n"
+        "time.sleep(0.1)\n"
+        "print(time.time(), 0)"
+    )
     jobs = jobs_of(tmp_path, *[script] * 4)
     Local(slots=slots)(jobs, always)
     spans = [[float(line.split()[0]) for line in job.log.read_text().splitlines()] for job in jobs]

@@ -1,8 +1,8 @@
-import time
-
 import pytest
 from ablation.studies import SMALL, form, study
 
+from variants.ablation import plan as plans
+from variants.ablation.build import build
 from variants.ablation.match import solve
 from variants.ablation.plan import plan
 from variants.ablation.study import read
@@ -229,14 +229,15 @@ def test_only_some_arms_may_run(tmp_path):
     assert len(made.arms) == 3
 
 
-def test_two_hundred_arms_are_planned_in_seconds(tmp_path):
+def test_two_hundred_arms_are_planned_with_few_more_models_than_arms(tmp_path, monkeypatch):
+    built = []
+    monkeypatch.setattr(plans, "build", lambda config: built.append(config) or build(config))
     axes = {
         "model.feedforward": ["relu", "swiglu"],
         "model.mixer.window": [None, 4, 8, 16, 32],
         "optimiser.lr": [1e-4 * i for i in range(1, 21)],
     }
-    began = time.process_time()
     made = planned(tmp_path, axes=axes, baseline=["relu", None, 1e-4], match="parameters")
     assert len(made.arms) == 200
     assert not made.problems
-    assert time.process_time() - began < 12
+    assert len(built) < 220  # relu's are the baseline's size as they are, swiglu's are solved once
