@@ -1,6 +1,7 @@
 """Costs by closed form: against sums written out here, and against what torch counts."""
 
 import itertools
+import logging
 
 import pytest
 import torch
@@ -119,10 +120,15 @@ def test_a_head_that_knows_no_chunks_holds_all_logits():
     assert memory._logits_bytes(model, torch.zeros(2, 7, 3)) == 3 * 4 * 2 * 7 * 30
 
 
-def test_memory_beyond_counting_is_a_line_and_a_fault_of_a_part_is_raised(monkeypatch):
-    with pytest.raises(ConfigError, match=rf"{10**17} sequences of {10**4} tokens is too large"):
-        memory.peak_bytes(SIZES, {}, 10**17, 10**4)
+@pytest.mark.parametrize(("batch", "time"), [(10**17, 10**4), (1, 10**9)])
+def test_memory_beyond_counting_is_a_line_and_torch_prints_nothing_of_its_own(batch, time, monkeypatch, caplog):
+    monkeypatch.setattr(logging.getLogger("torch._subclasses.fake_tensor"), "handlers", [caplog.handler])
+    with pytest.raises(ConfigError, match=rf"{batch} sequences of {time} tokens is too large"):
+        memory.peak_bytes({**SIZES, "kernel": "math"}, {}, batch, time)
+    assert not caplog.records
 
+
+def test_another_fault_while_memory_is_counted_is_raised(monkeypatch):
     def raises(*_):
         raise RuntimeError("its own")
 

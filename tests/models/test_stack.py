@@ -6,7 +6,7 @@ import torch
 from variants.blocks.cache import Cache
 from variants.blocks.masks import AttentionMask
 from variants.models import build
-from variants.models.stack import add_up
+from variants.models.stack import Stack, add_up
 
 TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "vocab": 20}
 PAIRS = {**TINY, "layout": "encoder_decoder"}
@@ -67,6 +67,7 @@ def test_layers_are_recomputed_in_training_alone_and_every_nth(model):
         assert not stack._recomputes(0, None)
     assert not stack.eval()._recomputes(0, None)
     assert not build(TINY).train().stack._recomputes(0, None)
+    assert not Stack(list(stack.layers), None).train()._recomputes(0, None)  # unless it is asked for
 
 
 def test_a_cross_mixer_that_is_none_is_no_branch():

@@ -5,6 +5,7 @@ import torch
 
 from variants.blocks.masks import AttentionMask, positions_of
 from variants.blocks.positions import Learned, NoPosition, Relative, Rotary, Sinusoidal
+from variants.blocks.positions.rotary import Turned
 from variants.registry import ConfigError
 from variants.slots import positions
 
@@ -182,6 +183,18 @@ def test_a_fraction_leaves_the_last_features_alone():
     out = turned(Rotary(fraction=0.5), x, [3])
     torch.testing.assert_close(out[..., :4], turned(Rotary(), x[..., :4], [3]))
     assert torch.equal(out[..., 4:], x[..., 4:])
+
+
+def test_rotary_tables_are_computed_once_for_all_layers_queries_and_keys(monkeypatch):
+    widths = []
+    made = Turned._made
+    monkeypatch.setattr(Turned, "_made", lambda self, width, dtype: widths.append(width) or made(self, width, dtype))
+    rotation = Rotary().place(at(0, 1), at(0, 1))
+    for _ in range(3):
+        rotation.turn(torch.randn(1, 2, 2, 8), "q")
+        rotation.turn(torch.randn(1, 2, 2, 8), "k")
+    rotation.turn(torch.randn(1, 2, 2, 4), "q")
+    assert widths == [8, 4]
 
 
 def test_rotary_tables_are_wide_whatever_the_models_type():
