@@ -27,8 +27,9 @@ from variants.blocks.mixers import Attention, Lstm
 from variants.blocks.norms import RMSNorm
 from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
 from variants.blocks.residuals import PreNorm
+from variants.errors import ConfigError
 from variants.models import DecoderOnly, EncoderDecoder
-from variants.registry import SLOTS, ConfigError
+from variants.registry import SLOTS
 from variants.testing import (
     Broken,
     Example,

@@ -4,7 +4,8 @@ from typing import Literal, Protocol
 
 import pytest
 
-from variants.registry import SLOTS, ConfigError, Maker, Slot, convert, merge
+from variants.errors import ConfigError
+from variants.registry import SLOTS, Maker, Slot, convert, merge
 
 
 class Gadget(Protocol):

@@ -7,7 +7,8 @@ import pytest
 
 from variants.cli import main
 from variants.config import GROUPS, compose
-from variants.registry import SLOTS, WRONG, ConfigError, Undecided
+from variants.errors import WRONG, ConfigError, Undecided
+from variants.registry import SLOTS
 from variants.relations import related
 
 BASE = ["data=recall", "model.n_layers=2", "model.d_model=32", "model.n_heads=4"]

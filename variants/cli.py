@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from variants import __version__
 from variants.ablation import commands as ablation
 from variants.components import import_component
+from variants.errors import ConfigError, unknown
 from variants.imports import uncollected
-from variants.registry import SLOTS, ConfigError, unknown
+from variants.registry import SLOTS
 
 if TYPE_CHECKING:
     from variants.explain import Explanation
@@ -168,7 +169,7 @@ def show_explanation(explanation: Explanation) -> None:
 def _train(options: argparse.Namespace) -> int:
     with uncollected():
         from variants import config as configs
-        from variants.registry import is_wrong
+        from variants.errors import is_wrong
         from variants.relations import related
         from variants.training.refusals import others
 

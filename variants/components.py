@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 
 def import_component(module: str) -> None:

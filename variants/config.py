@@ -22,21 +22,12 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from variants import slots
+from variants.errors import WRONG, ConfigError, attempt, is_wrong, unknown
 from variants.models import skeleton
 from variants.models.skeleton import PATCHES, Skeleton
 from variants.options import Tracker, Trainer, check_tracker, check_trainer
 from variants.reading import DEEPEST, read_yaml
-from variants.registry import (
-    WRONG,
-    ConfigError,
-    Slot,
-    attempt,
-    convert,
-    fields_of,
-    is_wrong,
-    merge,
-    unknown,
-)
+from variants.registry import Slot, convert, fields_of, merge
 from variants.relations import related
 
 Config = dict[str, Any]

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any, Literal
 
 from variants import slots
+from variants.errors import WRONG, ConfigError, Undecided, attempt, is_wrong, unknown
 from variants.imports import uncollected
-from variants.registry import WRONG, ConfigError, Undecided, attempt, check_fields, fields_of, is_wrong, unknown
+from variants.registry import check_fields, fields_of
 
 
 @dataclass(frozen=True, kw_only=True)

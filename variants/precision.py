@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from variants.registry import Undecided, is_wrong
+from variants.errors import Undecided, is_wrong
 
 PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-mixed")
 

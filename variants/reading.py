@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 DEEPEST = 30  # levels of a config
 

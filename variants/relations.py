@@ -1,7 +1,7 @@
 """What goes together in a run: the precision with the device, the objective with layout and data, a model's parts.
 
 All of it is known without reading the data or allocating a weight. Where a value is wrong by itself, and was said to be
-(`variants.registry.WRONG`), what depends on it is not judged, and all else is.
+(`variants.errors.WRONG`), what depends on it is not judged, and all else is.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from variants import slots
+from variants.errors import WRONG, ConfigError, Undecided, attempt, is_wrong, unknown
 from variants.models import assemble
 from variants.options import checkpoint_every
 from variants.precision import check_precision
-from variants.registry import WRONG, ConfigError, Undecided, attempt, is_wrong, unknown
 
 ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")  # Lightning's names
 OF_DATA = {"vocab": "vocab", "source_vocab": "source_vocab", "max_length": "length", "source_length": "source_length"}

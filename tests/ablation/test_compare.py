@@ -8,7 +8,7 @@ from variants.ablation import table
 from variants.ablation.compare import compare
 from variants.ablation.plan import plan
 from variants.ablation.results import load, save
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 FINAL = {
     "relu": [2.951, 2.967, 2.948, 2.959],

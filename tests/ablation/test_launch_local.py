@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from variants.ablation.launch import Job, Local
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.slots import launchers
 from variants.training.folder import Folder
 

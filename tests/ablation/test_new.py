@@ -6,7 +6,7 @@ from variants.ablation import study as studies
 from variants.ablation.new import PREDICTION, new
 from variants.ablation.plan import plan
 from variants.cli import main
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 TINY = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2"]
 

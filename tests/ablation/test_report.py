@@ -11,7 +11,7 @@ from variants.ablation.plan import plan
 from variants.ablation.report import make, report
 from variants.ablation.report.curves import shared
 from variants.ablation.report.style import looks, render
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)

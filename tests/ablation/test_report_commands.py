@@ -15,7 +15,7 @@ from variants.ablation import bench, scaling
 from variants.ablation.plan import plan
 from variants.ablation.report import report
 from variants.cli import main
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 BASE = [o for o in SMALL if not o.startswith("tracker")]
 

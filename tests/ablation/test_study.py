@@ -2,7 +2,7 @@ import pytest
 from ablation.studies import form, study
 
 from variants.ablation.study import load, read
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 
 def problems_of(tmp_path, **changes):

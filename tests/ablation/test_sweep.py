@@ -12,7 +12,7 @@ from variants.ablation import study as studies
 from variants.ablation.plan import plan
 from variants.ablation.sweep import held
 from variants.cli import main
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.checkpoints import read_checkpoint
 from variants.training.metrics import read_metrics
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from sweeping import runs, swept, write_study
 
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.checkpoints import read_checkpoint
 from variants.training.metrics import read_metrics
 

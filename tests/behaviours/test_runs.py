@@ -15,7 +15,7 @@ from training_runs import TINY, tiny
 
 from variants.ablation.compare import compare
 from variants.config import compose, flatten
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.slots import callbacks
 from variants.training.checkpoints import read_checkpoint
 from variants.training.folder import Folder

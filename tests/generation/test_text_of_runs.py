@@ -5,10 +5,10 @@ import torch
 
 from variants import config as configs
 from variants import slots
+from variants.errors import ConfigError
 from variants.generation import Sampling, beam_search, decode
 from variants.generation.text import generate_text, load_run
 from variants.models import build
-from variants.registry import ConfigError
 
 TINY = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.initialiser={name: normal, std: 0.4}"]
 

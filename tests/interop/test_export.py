@@ -8,13 +8,14 @@ import torch
 from variants import config as configs
 from variants import slots
 from variants.data.tokenizer import Tokenizer
+from variants.errors import ConfigError
 from variants.generation import decode
 from variants.generation.text import load_run
 from variants.interop import from_transformers, model_config_of, to_transformers
 from variants.interop.export import export_run
 from variants.models import build
 from variants.models.skeleton import Skeleton
-from variants.registry import SLOTS, ConfigError, fields_of, merge
+from variants.registry import SLOTS, fields_of, merge
 
 transformers = pytest.importorskip("transformers")
 

@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from variants.blocks.masks import AttentionMask
+from variants.errors import ConfigError
 from variants.generation import decode
 from variants.interop import from_transformers, model_config_of
 from variants.interop.convert import FAMILIES
-from variants.registry import ConfigError
 
 transformers = pytest.importorskip("transformers")
 

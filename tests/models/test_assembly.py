@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from variants.blocks.masks import AttentionMask
+from variants.errors import ConfigError
 from variants.models import Assembly, assemble, build, cost, effects, skeleton
-from variants.registry import ConfigError
 
 TINY = {"d_model": 32, "n_layers": 3, "n_heads": 4, "vocab": 50}
 ONE_VOCABULARY = {"name": "encoder_decoder", "shared_vocabulary": True}

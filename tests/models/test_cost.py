@@ -8,8 +8,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
+from variants.errors import ConfigError
 from variants.models import assemble, build, cost, memory
-from variants.registry import ConfigError
 
 SIZES = {"d_model": 32, "n_layers": 2, "n_heads": 4, "vocab": 50}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from training_runs import killed, tiny
 
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.checkpoints import read_checkpoint
 from variants.training.folder import Folder
 from variants.training.run import train

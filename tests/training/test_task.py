@@ -9,7 +9,7 @@ from training_runs import fitted, tiny
 
 from variants.blocks.heads.base import IGNORED
 from variants.data.sequences import Sequences
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.slots import callbacks, objectives
 from variants.training.checkpoints import SafeCheckpointIO
 from variants.training.objectives.base import with_losses

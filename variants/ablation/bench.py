@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from variants.ablation.plan import Arm, Plan
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.files import write
 
 FILE = "benchmark.csv"

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from variants.errors import ConfigError
 from variants.reading import read_yaml
-from variants.registry import ConfigError
 
 if TYPE_CHECKING:
     from variants.ablation.plan import Plan

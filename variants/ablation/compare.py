@@ -19,7 +19,7 @@ from variants.ablation.results import Results
 from variants.ablation.speedup import CAVEAT, SpeedUp, speed_up
 from variants.ablation.statistics import EQUAL_VARIANCES, Verdict, compare_to_baseline
 from variants.ablation.study import Study
-from variants.registry import ConfigError, unknown
+from variants.errors import ConfigError, unknown
 
 Budget = Literal["tokens", "flops", "seconds"]
 FEW = 4  # seeds below which a study can see little

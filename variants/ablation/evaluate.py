@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from variants import config as configs
+from variants.errors import ConfigError
 from variants.reading import read_yaml
-from variants.registry import ConfigError
 from variants.training.files import write
 
 FILE = "evaluations.json"

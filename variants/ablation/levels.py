@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from variants import config as configs
-from variants.registry import ConfigError, unknown
+from variants.errors import ConfigError, unknown
 
 Fields = dict[str, Any]  # dotted fields of a config, and their values
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from variants.ablation.build import Built
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 TOLERANCE = 0.01
 LARGEST = 2**24  # of the field that is solved

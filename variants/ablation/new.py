@@ -10,8 +10,8 @@ from variants import config as configs
 from variants.ablation import levels
 from variants.ablation.plan import plan
 from variants.ablation.study import read
+from variants.errors import ConfigError
 from variants.reading import read_yaml
-from variants.registry import ConfigError
 from variants.training.files import write
 
 BASE = ("model=llama_tiny", "data=bible_en", "trainer.max_steps=300")

@@ -17,8 +17,8 @@ from variants.ablation.build import Built, Composer, build
 from variants.ablation.levels import Fields, text
 from variants.ablation.match import AMOUNTS, Matched, match
 from variants.ablation.study import Study
+from variants.errors import ConfigError, unknown
 from variants.models.cost import Parameters
-from variants.registry import ConfigError, unknown
 
 Stage = Literal["tune", "main"]
 Chosen = Mapping[str, Fields]  # an arm's name, and what tuning chose for it

@@ -16,7 +16,7 @@ from variants import config as configs
 from variants.ablation import study as studies
 from variants.ablation.plan import Arm, Plan, plan
 from variants.ablation.study import Study
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.files import write
 from variants.training.folder import Folder
 from variants.training.metrics import read_metrics

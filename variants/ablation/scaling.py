@@ -14,8 +14,8 @@ from scipy import stats
 from variants.ablation import bench
 from variants.ablation.plan import plan
 from variants.ablation.study import Study
+from variants.errors import ConfigError
 from variants.reading import read_yaml
-from variants.registry import ConfigError
 
 FILE = "scaling.csv"
 MEASURES = {"step_seconds": "time", "peak_bytes": "memory"}

@@ -35,8 +35,9 @@ from typing import Any, Literal
 
 from variants.ablation import levels
 from variants.ablation.levels import Fields
+from variants.errors import ConfigError
 from variants.reading import read_yaml
-from variants.registry import EMPTY, ConfigError, check_fields, fields_of
+from variants.registry import EMPTY, check_fields, fields_of
 
 Match = Literal["parameters", "non_embedding", "flops", "none"]
 

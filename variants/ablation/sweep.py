@@ -23,7 +23,7 @@ from variants.ablation.launch.base import DONE, Job
 from variants.ablation.plan import Plan, Run
 from variants.ablation.study import Study
 from variants.ablation.view import View
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.folder import Folder
 from variants.training.metrics import read_metrics
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from variants.ablation.launch.base import FAILED, FINISHED, STOPPED, Job
+from variants.errors import ConfigError
 from variants.imports import uncollected
 from variants.reading import read_yaml
-from variants.registry import ConfigError
 from variants.training.folder import Folder
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")  # of a process among those that share a run

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from io import BufferedIOBase
 from pathlib import Path
 
-from variants.registry import unknown
+from variants.errors import unknown
 
 SETS = Path(__file__).parent / "sets"
 SHIPPED = "set:"

@@ -14,11 +14,11 @@ from torch import nn
 from variants import config as configs
 from variants import slots
 from variants.data.base import BOS, EOS, Data
+from variants.errors import ConfigError
 from variants.generation.beam import beam_search
 from variants.generation.decode import decode
 from variants.generation.sampling import Sampling
 from variants.models import build
-from variants.registry import ConfigError
 
 
 def generate_text(

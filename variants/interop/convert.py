@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from variants.errors import ConfigError, unknown
 from variants.interop.counterparts import lacking
 from variants.interop.family import Family
 from variants.interop.gpt2 import GPT2
@@ -17,7 +18,6 @@ from variants.interop.t5 import T5
 from variants.interop.weights import read, write
 from variants.models import skeleton
 from variants.models.assembly import assemble
-from variants.registry import ConfigError, unknown
 
 FAMILIES = {family.model_type: family for family in (GPT2, LLAMA, MARIAN, T5)}
 

@@ -8,9 +8,9 @@ from typing import Any
 from variants import config as configs
 from variants.data.base import BOS, EOS, PAD
 from variants.data.tokenizer import Tokenizer
+from variants.errors import ConfigError
 from variants.generation.text import load_run
 from variants.interop.convert import needed, to_transformers
-from variants.registry import ConfigError
 
 
 def export_run(folder: Path, out: Path) -> None:

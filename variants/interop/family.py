@@ -8,9 +8,10 @@ from typing import Any
 
 from torch import nn
 
+from variants.errors import ConfigError
 from variants.interop.counterparts import Counterparts
 from variants.interop.weights import Weights
-from variants.registry import ConfigError, Node
+from variants.registry import Node
 
 
 @dataclass(frozen=True)

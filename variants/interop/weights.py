@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 
 
 @dataclass(frozen=True)

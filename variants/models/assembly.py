@@ -15,9 +15,10 @@ from variants.blocks.kernels.base import Kernel
 from variants.blocks.mixers.multihead import MultiHead
 from variants.blocks.positions.base import Position
 from variants.blocks.residuals.base import Depths, Residual
+from variants.errors import WRONG, ConfigError, Undecided, is_wrong
 from variants.models import skeleton
 from variants.models.stack import Layer, Stack
-from variants.registry import WRONG, ConfigError, Slot, Undecided, is_wrong
+from variants.registry import Slot
 
 Role = Literal["encoder", "decoder"]
 Fact = int | str | None  # text is `WRONG`: it would come of something that is

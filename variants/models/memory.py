@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from variants.errors import ConfigError
 from variants.models.assembly import assemble
 from variants.models.stack import Stack
-from variants.registry import ConfigError
 
 # What a parameter is held as: itself, its gradient, and the two moments of Adam.
 COPIES = 4

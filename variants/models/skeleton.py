@@ -10,19 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from variants.registry import (
-    WRONG,
-    ConfigError,
-    Field,
-    Maker,
-    Node,
-    check_fields,
-    fields_of,
-    is_wrong,
-    merge,
-    slot_of,
-    unknown,
-)
+from variants.errors import WRONG, ConfigError, is_wrong, unknown
+from variants.registry import Field, Maker, Node, check_fields, fields_of, merge, slot_of
 from variants.slots import (
     Cross,
     Embedding,

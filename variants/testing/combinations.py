@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from variants import slots
+from variants.errors import ConfigError
 from variants.models import assemble, build, skeleton
 from variants.models.stack import Layer
-from variants.registry import ConfigError, fields_of, merge, slot_of
+from variants.registry import fields_of, merge, slot_of
 from variants.testing.examples import MODEL, Example
 
 Choices = dict[str, str]  # factor to value, one for every factor of a layout

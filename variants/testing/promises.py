@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from variants import slots as _slots  # noqa: F401  # fills SLOTS
-from variants.registry import SLOTS, ConfigError, unknown
+from variants.errors import ConfigError, unknown
+from variants.registry import SLOTS
 from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
 from variants.testing.common import COMMON, compiles, exports, recomputing_changes_nothing, same_shape

@@ -9,9 +9,10 @@ from typing import Any
 
 from variants import slots
 from variants.data.base import Notify, silent
+from variants.errors import attempt, is_wrong
 from variants.imports import uncollected
 from variants.options import Trainer
-from variants.registry import attempt, fields_of, is_wrong
+from variants.registry import fields_of
 from variants.training.folder import Folder
 
 # What a config says of Lightning's trainer and only Lightning can judge.
@@ -24,7 +25,7 @@ def others(config: Mapping[str, Any], *, resume: bool = False, notify: Notify = 
     Writes nothing, but what the data cache.
 
     Args:
-        config: With `variants.registry.WRONG` where something is wrong.
+        config: With `variants.errors.WRONG` where something is wrong.
         resume: Whether the folder should hold a run.
         notify: Hears how the data come along.
     """

@@ -24,8 +24,8 @@ from torch import nn
 from variants import config as configs
 from variants import slots
 from variants.data.module import BatchModule
+from variants.errors import ConfigError
 from variants.models import Layer, build, effects
-from variants.registry import ConfigError
 from variants.relations import Related, related
 from variants.training.checkpoints import Checkpoints, SafeCheckpointIO, Stopped, read_checkpoint
 from variants.training.divergence import Diverged

@@ -7,7 +7,7 @@ from torch import nn
 from variants.blocks.context import Context
 from variants.blocks.feedforwards import GatedFeedForward, GeluFeedForward, PlainFeedForward
 from variants.blocks.masks import AttentionMask
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.slots import feedforwards
 
 

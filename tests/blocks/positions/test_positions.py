@@ -6,7 +6,7 @@ import torch
 from variants.blocks.masks import AttentionMask, positions_of
 from variants.blocks.positions import Learned, NoPosition, Relative, Rotary, Sinusoidal
 from variants.blocks.positions.rotary import Turned
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.slots import positions
 
 DOUBLE = torch.float64

@@ -9,7 +9,7 @@ from typing import Any
 
 from variants.ablation.launch.base import Job, Watch
 from variants.ablation.work import Work
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.slots import launchers
 from variants.training.files import write
 

@@ -10,7 +10,7 @@ from variants.ablation.plan import Plan, plan
 from variants.ablation.report import page, readme, tracked
 from variants.ablation.report.figures import figures
 from variants.ablation.report.style import render
-from variants.registry import ConfigError
+from variants.errors import ConfigError
 from variants.training.files import replacing, write
 
 MAIN = "figure.svg"
