@@ -234,6 +234,11 @@ def test_a_residual_is_told_the_depths_that_there_are(layout, role, depths):
     assert (told.own, told.encoder, told.decoder, told.role) == depths
 
 
+def test_an_encoder_alone_has_no_matrix_of_an_output_that_it_does_not_make():
+    model = build({**TINY, "layout": "encoder_only", "embedding": "untied"})
+    assert [name for name, _ in model.embedding.named_parameters()] == ["table.weight"]
+
+
 def test_a_size_that_overflows_is_a_line_and_another_fault_of_a_component_is_not():
     lines = problems(feedforward={"name": "relu", "d_ff": 10**18})
     assert len(lines) == 1

@@ -117,7 +117,14 @@ def test_a_larger_vocabulary_costs_its_rows_and_a_chunk_of_logits(chunk, targets
 def test_a_head_that_knows_no_chunks_holds_all_logits():
     model = torch.nn.Module()
     model.embedding, model.head = None, lambda x, embedding: x.new_zeros(*x.shape[:2], 30)
-    assert memory._logits_bytes(model, torch.zeros(2, 7, 3)) == 3 * 4 * 2 * 7 * 30
+    for width in (1, 3):
+        assert memory._logits_bytes(model, torch.zeros(2, 7, width)) == 3 * 4 * 2 * 7 * 30
+
+
+def test_a_part_that_says_nothing_uses_its_matrices_and_no_number_of_its_own():
+    part = torch.nn.Linear(3, 5)
+    part.temperature = torch.nn.Parameter(torch.tensor(1.0))
+    assert cost.flops_of(part, 2, 7) == 2 * 2 * 3 * 5
 
 
 @pytest.mark.parametrize(("batch", "time"), [(10**17, 10**4), (1, 10**9)])

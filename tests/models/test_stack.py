@@ -67,7 +67,15 @@ def test_layers_are_recomputed_in_training_alone_and_every_nth(model):
         assert not stack._recomputes(0, None)
     assert not stack.eval()._recomputes(0, None)
     assert not build(TINY).train().stack._recomputes(0, None)
-    assert not Stack(list(stack.layers), None).train()._recomputes(0, None)  # unless it is asked for
+
+
+def test_a_stack_that_is_told_nothing_more_drops_and_recomputes_nothing_and_has_one_position():
+    told = build({**TINY, "position": "sinusoidal", "dropout": 0.0}).train().stack
+    bare = Stack(list(told.layers), lambda: told.norm, positions=list(told.positions)).train()
+    x = torch.randn(1, 4, 16)
+    assert torch.equal(bare(x)[0], told(x)[0])
+    assert not torch.equal(bare(x)[0], Stack(list(told.layers), lambda: told.norm)(x)[0])
+    assert not any(bare._recomputes(depth, None) for depth in range(2))
 
 
 def test_a_cross_mixer_that_is_none_is_no_branch():

@@ -2,10 +2,12 @@ import pytest
 import torch
 from training_runs import tiny
 
+from variants.blocks.heads.base import Loss
 from variants.config import compose
 from variants.models import build
 from variants.relations import related
 from variants.slots import objectives
+from variants.training.objectives.base import with_losses
 
 
 def test_seq2seq_sums_the_loss_of_every_target_given_its_own_source(tmp_path):
@@ -39,6 +41,13 @@ def test_causal_lm_keeps_packed_documents_apart():
     assert packed.nll.item() == pytest.approx(sum(p.nll.item() for p in parts), rel=1e-9)
     assert packed.loss.item() != pytest.approx(together.loss.item(), rel=1e-6)
     assert packed.loss.item() != pytest.approx(packed.nll.item(), rel=1e-6)
+
+
+def test_what_the_parts_add_counts_once_a_target_in_what_is_minimised_and_not_in_what_is_reported():
+    loss = Loss(torch.tensor(6.0), torch.tensor(5.0), torch.tensor(3))
+    added = with_losses(loss, {"balance": torch.tensor(0.5), "z": torch.tensor(0.25)})
+    assert [t.item() for t in added[:3]] == [6.0 + 3 * 0.75, 5.0, 3]
+    assert with_losses(loss, {}) == loss
 
 
 def test_label_smoothing_is_a_share():

@@ -80,6 +80,11 @@ def test_the_gradient_is_that_of_the_mean_over_the_steps_targets(tmp_path, monke
     assert clipped == pytest.approx(0.01, rel=1e-4)
 
 
+def test_the_norm_is_that_of_all_gradients_in_float32_at_least_and_of_none_it_is_zero():
+    assert global_norm([torch.tensor([300.0, 0.0]).half(), torch.tensor([[400.0]]).half()]) == 500  # squares overflow
+    assert global_norm([]) == 0
+
+
 def _rows(module, k):
     from variants.data.order import indices
 

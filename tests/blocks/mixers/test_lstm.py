@@ -131,8 +131,9 @@ def test_one_direction_reads_no_later_token():
 
 def test_the_forget_gate_starts_open_and_every_gate_has_a_name_of_its_own():
     m = Lstm(4, forget_bias=2.0)
-    total = m.lstm.bias_ih_l0 + m.lstm.bias_hh_l0
-    assert total.tolist() == [0.0] * 4 + [2.0] * 4 + [0.0] * 8
+    for mixer, forget in ((Lstm(4), 1.0), (m, 2.0)):
+        total = mixer.lstm.bias_ih_l0 + mixer.lstm.bias_hh_l0
+        assert total.tolist() == [0.0] * 4 + [forget] * 4 + [0.0] * 8
     assert set(m.lstm.initial) == {"bias_ih_l0", "bias_hh_l0"}
     assert torch.equal(m.lstm.initial["bias_ih_l0"](torch.Size([16])), m.lstm.bias_ih_l0)
     assert m.lstm.parts("weight_hh_l0") == [(f"state.{g}", slice(4 * i, 4 * i + 4)) for i, g in enumerate("ifgo")]

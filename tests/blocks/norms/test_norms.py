@@ -63,7 +63,8 @@ def test_one_to_four_gives_the_numbers_worked_out_by_hand(kind, wanted):
     torch.testing.assert_close(made, torch.tensor([[wanted]], dtype=torch.float64), rtol=0, atol=1e-12)
 
 
-def test_a_layernorm_without_bias_has_none():
+def test_a_layernorm_has_a_bias_unless_it_is_to_have_none():
+    assert [name for name, _ in LayerNorm(4).named_parameters()] == ["weight", "bias"]
     assert [name for name, _ in LayerNorm(4, norm_bias=False).named_parameters()] == ["weight"]
 
 
