@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from variants.blocks.masks import AttentionMask
-from variants.errors import ConfigError
+from variants.errors import WRONG, ConfigError
 from variants.models import Assembly, assemble, build, cost, effects, skeleton
 
 TINY = {"d_model": 32, "n_layers": 3, "n_heads": 4, "vocab": 50}
@@ -264,6 +264,14 @@ def test_a_wrong_type_does_not_hide_what_is_missing():
     with pytest.raises(ConfigError) as caught:
         skeleton.check({"d_model": "wide", "n_heads": 4})
     assert [line.split(":")[0] for line in caught.value.problems] == ["d_model", "n_layers"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "depth"), [(None, 1), ({5: {}}, 6), ({0: {}, -3: {}}, 4), ({"pattern": "a", "a": {}}, 1)]
+)
+def test_where_the_depth_is_wrong_there_are_layers_enough_for_every_patch(layers, depth):
+    model = {**skeleton.check(TINY), "n_layers": WRONG, "layers": layers}
+    assert skeleton.stack_fields(model, "decoder")["n_layers"] == depth
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ class Task(LightningModule):
         # Lightning has divided by the micro-batches, and data parallelism by the ranks.
         divided = self.nominal * trainer.accumulate_grad_batches * self._place[1]
         for gradient in gradients:
-            gradient.mul_(divided / count if count else 0.0)
+            gradient.mul_(divided / max(count, 1))
         norm = global_norm(gradients)
         learning_rate = self.schedule(step)
         if not math.isfinite(norm):

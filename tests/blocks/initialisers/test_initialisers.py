@@ -194,6 +194,7 @@ def test_depth_scaling_divides_what_writes_by_the_root_of_twice_the_depth():
     scaled = initialisers.build({"name": "depth_scaled", "std": 0.4})
     assert scaled.std(Address("down", (4, 4), "linear", 8, writes=True)) == pytest.approx(0.1)
     assert scaled.std(Address("up", (4, 4), "linear", 8, writes=False)) == pytest.approx(0.4)
+    assert scaled.std(Address("down", (4, 4), writes=True)) == pytest.approx(0.4 / 2**0.5)  # outside a stack
     plain, smaller = made(Stack(2)), made(Stack(2), "depth_scaled")
     torch.testing.assert_close(smaller["layers.1.down.weight"], plain["layers.1.down.weight"] / 2)
     assert torch.equal(smaller["layers.1.up.weight"], plain["layers.1.up.weight"])

@@ -48,7 +48,7 @@ class Embedding(nn.Module):
 
     parallel: ClassVar[dict[str, str]] = {"table": "vocab", "output": "vocab"}
 
-    def __init__(self, vocab: int, d_model: int, *, scale: bool = False) -> None:
+    def __init__(self, vocab: int, d_model: int, *, scale: bool) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab, d_model)
         self.scale = Scale(d_model**0.5) if scale else nn.Identity()
