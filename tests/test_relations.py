@@ -10,6 +10,7 @@ from variants.config import GROUPS, compose
 from variants.errors import WRONG, ConfigError, Undecided
 from variants.registry import SLOTS
 from variants.relations import related
+from variants.training.optimisers import AdamW
 
 BASE = ["data=recall", "model.n_layers=2", "model.d_model=32", "model.n_heads=4"]
 
@@ -93,6 +94,59 @@ def test_a_mistake_is_said_in_its_own_lines_alone(said):
     assert len(found) == len(MISTAKES[said]), found
     for line, start in zip(found, MISTAKES[said], strict=True):
         assert line.startswith(start)
+
+
+RULES = {  # several of one component, and how each of its lines begins
+    "data={name: text, path: no.txt, length: -4, batch_size: 0, vocab: 3, validation: 2, coverage: 0}": (
+        "data: length=-4",
+        "data: batch_size=0",
+        "data: vocab=3",
+        "data: validation=2.0",
+        "data: coverage=0.0",
+        "data: path=no.txt",
+    ),
+    "data={name: recall, pairs: 0, min_gap: -1, n_train: 0}": ("data: pairs=0", "data: min_gap=-1", "data: n_train=0"),
+    "data={name: recall, keys: 0, batch_size: 0}": ("data: keys=0", "data: batch_size=0"),
+    "data={name: copying, symbols: 0, max_length: 1}": ("data: symbols=0", "data: min_length=4: must not exceed"),
+    "data={name: text, length: 0}": ("data: text needs path", "data: length=0"),
+    "data={name: text, path: 3, length: 0, vocab: many}": (
+        "data.path: expected text, got 3",
+        "data.vocab: expected an integer",
+        "data: length=0",
+    ),
+    "optimiser={name: adam, lr: 0, betas: [1], eps: 0, weight_decay: -1}": (
+        "optimiser: lr=0.0",
+        "optimiser: betas=[1.0]",
+        "optimiser: eps=0.0",
+        "optimiser: weight_decay=-1.0",
+    ),
+    "schedule={name: cosine, warmup: -1, floor: 2}": ("schedule: warmup=-1", "schedule: floor=2.0"),
+    "schedule={name: noam, warmup: -1, factor: 0}": ("schedule: warmup=-1", "schedule: factor=0.0"),
+    "model.mixer={n_kv_heads: 3, d_head: 0, attention_dropout: 1, window: 0}": (
+        "model.mixer: n_kv_heads 3",
+        "model.mixer: d_head",
+        "model.mixer: attention_dropout",
+        "model.mixer: window",
+    ),
+    "model.position={base: 0, fraction: 2}": ("model.position: base", "model.position: fraction"),
+    "model.feedforward={ratio: 0, multiple_of: -1}": (
+        "model.feedforward: ratio=0.0",
+        "model.feedforward: multiple_of=-1",
+    ),
+}
+
+
+@pytest.mark.parametrize("said", RULES)
+def test_all_that_is_wrong_with_one_component_is_said_at_once(said):
+    found = lines(said)
+    assert len(found) == len(RULES[said]), found
+    for line, start in zip(found, RULES[said], strict=True):
+        assert line.startswith(start)
+
+
+def test_a_constructor_says_all_in_one_value_error():
+    with pytest.raises(ValueError, match=r"^lr=0 must be positive\neps=-1 must be positive$"):
+        AdamW(lr=0, eps=-1)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -21,7 +21,7 @@ class ConfigError(ValueError):
     def __init__(self, problems: Iterable[str], rest: Any = WRONG) -> None:
         self.problems = tuple(dict.fromkeys(map(one_line, problems)))
         self.rest = rest
-        super().__init__("\n".join(self.problems))
+        super().__init__("\n".join(line.removeprefix(": ") for line in self.problems))
 
     def under(self, place: str) -> list[str]:
         """The lines, with the place in front of them; a line that begins with a colon is of the place itself."""
@@ -55,6 +55,24 @@ def attempt(problems: list[str], place: str, action: Callable[[], T]) -> T | Any
     except ValueError as error:
         problems.append(f"{place}: {error}" if place else str(error))
         return WRONG
+
+
+def refuse(*problems: str | bool) -> None:
+    """Say all that is wrong with a constructor's arguments, where something is.
+
+    Args:
+        *problems: A line each; what is false is no problem: ``lr <= 0 and f"lr={lr} must be positive"``.
+
+    Raises:
+        ConfigError: Something is wrong. It is a ValueError, and its message has a line for each problem.
+
+    >>> refuse(False, "eps=-1 must be positive", "beta=2 must be below 1")
+    Traceback (most recent call last):
+    variants.errors.ConfigError: eps=-1 must be positive
+    beta=2 must be below 1
+    """
+    if lines := [f": {problem}" for problem in problems if problem]:
+        raise ConfigError(lines)
 
 
 def one_line(text: str) -> str:

@@ -240,8 +240,13 @@ class Choice(Generic[T]):
         return " ".join(text.partition("Source:")[2].split("\n\n")[0].partition("Departs from it:")[0].split())
 
     def arguments(self, node: Mapping[str, Any], offers: Mapping[str, Any]) -> dict[str, Any]:
-        """The constructor's arguments: what the config says, else what is offered, else the default (left out)."""
+        """The constructor's arguments: what the config says, else what is offered, else the default (left out).
+
+        Raises:
+            ConfigError: Some are not given.
+        """
         given: dict[str, Any] = {}
+        missing: list[str] = []
         for name, field in fields_of(self.build).items():
             if name in self.fixed:
                 given[name] = self.fixed[name]
@@ -252,31 +257,32 @@ class Choice(Generic[T]):
             elif offers.get(name) is not None:
                 given[name] = offers[name]
             elif field.required:
-                raise ValueError(f"{self.name} needs {name}, which is not given")
+                missing.append(f": {self.name} needs {name}, which is not given")
+                given[name] = WRONG
+        if missing:
+            raise ConfigError(missing, given)
         return given
 
-    def judge(self, given: Mapping[str, Any], wrong: set[str]) -> None:
-        """Say what is wrong with arguments of which some were wrong already, with others in the place of those.
+    def judge(self, given: Mapping[str, Any], wrong: set[str]) -> list[str]:
+        """What else is wrong with arguments of which some were wrong already, with others in the place of those.
 
         An error counts if it names an argument, as errors do, and none of the wrong ones: then it stands whatever they
         will be.
-
-        Raises:
-            ValueError: From the constructor.
-            Undecided: It has nothing to say, or nothing that would be sure.
         """
         fields = fields_of(self.build)
         others = {name: value for name, value in given.items() if name not in wrong}
         needed = {name: fields[name].annotation for name in wrong if fields[name].required}
-        if not set(needed.values()) <= {int, float}:
-            raise Undecided
+        if not set(needed.values()) <= {int, float, str}:
+            return []
         try:
             self.build(**others, **{name: kind(1) for name, kind in needed.items()})
-        except (ValueError, ArithmeticError, TypeError) as error:
-            named = set(re.findall(r"\w+", str(error))) & set(given)
-            if isinstance(error, ValueError) and named and not named & wrong:
-                raise
-        raise Undecided
+        except ValueError as error:
+            lines = error.problems if isinstance(error, ConfigError) else (f": {error}",)
+            named = {line: set(re.findall(r"\w+", line)) & set(given) for line in lines}
+            return [line for line in lines if named[line] and not named[line] & wrong]
+        except (ArithmeticError, TypeError):
+            pass
+        return []
 
 
 class Slot(Generic[T]):
@@ -389,9 +395,16 @@ class Slot(Generic[T]):
         def make(*args: Any, **kwargs: Any) -> T:
             positional = dict(zip(fields_of(choice.build), args, strict=False))
             given = {**positional, **kwargs}
-            arguments = {**choice.arguments(node, {**offers, **given}), **given}
+            said: tuple[str, ...] = ()
+            try:
+                arguments = choice.arguments(node, {**offers, **given})
+            except ConfigError as error:
+                said, arguments = error.problems, error.rest
+            arguments |= given
             if wrong := {name for name, value in arguments.items() if is_wrong(value)}:
-                choice.judge(arguments, wrong)
+                if said := (*said, *choice.judge(arguments, wrong)):
+                    raise ConfigError(said)
+                raise Undecided
             return choice.build(**arguments)
 
         return make

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from variants.errors import ConfigError
+from variants.errors import ConfigError, attempt
 from variants.reading import read_yaml
 
 if TYPE_CHECKING:
@@ -121,11 +121,13 @@ def _launcher(study: Study, given: str | None, at_once: int | None) -> tuple[dic
         node = merge(node, {"slots": at_once})
     try:
         node = slots.launchers.check(node)
-        return node, slots.launchers.build(node)
     except ConfigError as error:
         raise ConfigError(error.under("launcher")) from None
-    except ValueError as error:
-        raise ConfigError([f"launcher {node['name']}: {error}"]) from None
+    problems: list[str] = []
+    built = attempt(problems, f"launcher {node['name']}", lambda: slots.launchers.build(node))
+    if problems:
+        raise ConfigError(problems)
+    return node, built
 
 
 def _write_results(planned: Plan) -> None:

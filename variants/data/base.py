@@ -92,16 +92,10 @@ class Data(ABC):
         """
 
 
-def check_positive(**values: int) -> None:
-    """Refuse a field that is below 1.
+def below_one(**values: int) -> list[str]:
+    """What is wrong with fields that must be positive, a line each.
 
-    Raises:
-        ValueError: Names the field and its value.
-
-    >>> check_positive(length=8, batch_size=0)
-    Traceback (most recent call last):
-    ValueError: batch_size=0: must be at least 1
+    >>> below_one(length=8, batch_size=0, n_train=-1)
+    ['batch_size=0: must be at least 1', 'n_train=-1: must be at least 1']
     """
-    for name, value in values.items():
-        if value < 1:
-            raise ValueError(f"{name}={value}: must be at least 1")
+    return [f"{name}={value}: must be at least 1" for name, value in values.items() if value < 1]

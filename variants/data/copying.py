@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 
-from variants.data.base import EOS, IGNORED, N_SPECIALS, PAD, Batch, Split, check_positive
+from variants.data.base import EOS, IGNORED, N_SPECIALS, PAD, Batch, Split, below_one
 from variants.data.synthetic import Synthetic, draws
 from variants.slots import data
 
@@ -72,12 +72,13 @@ class Copying(Synthetic):
         batch_size: int = 64,
         seed: int = 0,
     ) -> None:
-        check_positive(symbols=symbols, min_length=min_length)
-        if min_length > max_length:
-            raise ValueError(f"min_length={min_length}: must not exceed max_length={max_length}")
+        problems = (
+            *below_one(symbols=symbols, min_length=min_length),
+            min_length > max_length and f"min_length={min_length}: must not exceed max_length={max_length}",
+        )
 
         def split(key: int, n_examples: int) -> CopyingSplit:
             return CopyingSplit(key, n_examples, symbols, (min_length, max_length))
 
-        super().__init__(split, symbols, n_train, n_validation, batch_size, seed)
+        super().__init__(split, symbols, n_train, n_validation, batch_size, seed, *problems)
         self.length = 2 * max_length + 1

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from variants.data.base import IGNORED, N_SPECIALS, PAD, Batch, Split, check_positive
+from variants.data.base import IGNORED, N_SPECIALS, PAD, Batch, Split, below_one
 from variants.data.synthetic import Synthetic, draws
 from variants.slots import data
 
@@ -112,14 +112,14 @@ class Recall(Synthetic):
         batch_size: int = 64,
         seed: int = 0,
     ) -> None:
-        check_positive(pairs=pairs, keys=keys, values=values, queries=pairs if queries is None else queries)
-        if pairs > keys:
-            raise ValueError(f"pairs={pairs}: must not exceed keys={keys}, which are distinct in a sequence")
-        if not 0 <= min_gap <= max_gap:
-            raise ValueError(f"min_gap={min_gap}: must be between 0 and max_gap={max_gap}")
+        problems = (
+            *below_one(pairs=pairs, keys=keys, values=values, queries=1 if queries is None else queries),
+            pairs > keys > 0 and f"pairs={pairs}: must not exceed keys={keys}, which are distinct in a sequence",
+            not 0 <= min_gap <= max_gap and f"min_gap={min_gap}: must be between 0 and max_gap={max_gap}",
+        )
 
         def split(key: int, n_examples: int) -> RecallSplit:
             return RecallSplit(key, n_examples, pairs, keys, values, queries, (min_gap, max_gap))
 
-        super().__init__(split, keys + values + 1, n_train, n_validation, batch_size, seed)
+        super().__init__(split, keys + values + 1, n_train, n_validation, batch_size, seed, *problems)
         self.length = 2 * pairs + max_gap + 2 * (queries or pairs)

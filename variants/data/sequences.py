@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from variants.data.base import BOS, EOS, IGNORED, N_SPECIALS, PAD, Batch, Split, check_positive
+from variants.data.base import BOS, EOS, IGNORED, N_SPECIALS, PAD, Batch, Split, below_one
 from variants.data.synthetic import Synthetic, Words, draws
 from variants.slots import data
 
@@ -110,14 +110,15 @@ class SequenceTask(Synthetic):
         batch_size: int = 64,
         seed: int = 0,
     ) -> None:
-        check_positive(symbols=symbols, min_length=min_length)
-        if min_length > max_length:
-            raise ValueError(f"min_length={min_length}: must not exceed max_length={max_length}")
+        problems = (
+            *below_one(symbols=symbols, min_length=min_length),
+            min_length > max_length and f"min_length={min_length}: must not exceed max_length={max_length}",
+        )
         lengths, ordered = (min_length, max_length), ORDERS[order]
 
         def split(key: int, n_examples: int) -> Sequences:
             return Sequences(key, n_examples, symbols, lengths, ordered)
 
-        super().__init__(split, symbols, n_train, n_validation, batch_size, seed)
+        super().__init__(split, symbols, n_train, n_validation, batch_size, seed, *problems)
         self.length = self.source_length = max_length + 1
         self.source_tokenizer = self.tokenizer

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from variants.data.base import N_SPECIALS, Data, Notify, Split, check_positive, silent
+from variants.data.base import N_SPECIALS, Data, Notify, Split, below_one, silent
 from variants.data.order import address
+from variants.errors import refuse
 
 Words = NDArray[np.uint64]
 
@@ -62,9 +63,10 @@ class Synthetic(Data):
         n_validation: Validation examples.
         batch_size: Examples of one micro-batch, over all ranks.
         seed: Of the examples; the two splits are drawn independently.
+        *problems: What is wrong with the other arguments, as `variants.errors.refuse` takes it.
 
     Raises:
-        ValueError: A count is below 1.
+        ValueError: A count is below 1, or there are problems.
     """
 
     def __init__(
@@ -75,8 +77,9 @@ class Synthetic(Data):
         n_validation: int,
         batch_size: int,
         seed: int,
+        *problems: str | bool,
     ) -> None:
-        check_positive(n_train=n_train, n_validation=n_validation, batch_size=batch_size)
+        refuse(*problems, *below_one(n_train=n_train, n_validation=n_validation, batch_size=batch_size))
         self.batch_size = batch_size
         self.vocab = symbols + N_SPECIALS
         self.tokenizer = Symbols(symbols)

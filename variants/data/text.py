@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from variants.data.base import BOS, EOS, IGNORED, PAD, Batch, Data, Notify, Split, check_positive, silent
+from variants.data.base import BOS, EOS, IGNORED, PAD, Batch, Data, Notify, Split, below_one, silent
 from variants.data.cache import cached
 from variants.data.files import blocks, fingerprint, lines, text_files
 from variants.data.tokenizer import Tokenizer, check_vocab
+from variants.errors import attempt, refuse
 from variants.slots import data
 
 FORMAT = 1  # of the cached files; raise it when what is written changes
@@ -157,14 +158,17 @@ class Text(Data):
         batch_size: int = 16,
         isolate: bool = False,
     ) -> None:
-        check_positive(length=length, batch_size=batch_size)
-        check_vocab(vocab)
+        problems = below_one(length=length, batch_size=batch_size)
+        attempt(problems, "", functools.partial(check_vocab, vocab))
         if not 0 < validation < 1:
-            raise ValueError(f"validation={validation}: must lie between 0 and 1; it is a share of the text")
+            problems.append(f"validation={validation}: must lie between 0 and 1; it is a share of the text")
         if not 0 < coverage <= 1:
-            raise ValueError(f"coverage={coverage}: must be above 0 and at most 1; it is a share of the characters")
-        self.files = text_files(path)
-        self.held_out = text_files(validation_path, "validation_path") if validation_path is not None else []
+            problems.append(f"coverage={coverage}: must be above 0 and at most 1; it is a share of the characters")
+        self.files = attempt(problems, "", functools.partial(text_files, path))
+        self.held_out: list[Path] = []
+        if validation_path is not None:
+            self.held_out = attempt(problems, "", functools.partial(text_files, validation_path, "validation_path"))
+        refuse(*problems)
         self.quick = sum(file.stat().st_size for file in (*self.files, *self.held_out)) <= QUICK
         self.path, self.validation_share = path, validation
         self.vocab, self.tokenizer_type, self.coverage = vocab, tokenizer_type, coverage

@@ -9,7 +9,7 @@ from typing import Any
 
 from variants.ablation.launch.base import Job, Watch
 from variants.ablation.work import Work
-from variants.errors import ConfigError
+from variants.errors import ConfigError, refuse
 from variants.slots import launchers
 from variants.training.files import write
 
@@ -49,10 +49,11 @@ class Slurm:
         memory: str | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
-        if minutes < 3:
-            raise ValueError(f"minutes={minutes}: must be at least 3, since a job is told of its end 90 s before")
-        if cpus < 1 or gpus < 0 or (slots is not None and slots < 1):
-            raise ValueError(f"slots={slots}, cpus={cpus}, gpus={gpus}: a run needs a slot and a CPU")
+        room = cpus > 0 and gpus >= 0 and (slots is None or slots > 0)
+        refuse(
+            minutes < 3 and f"minutes={minutes}: must be at least 3, since a job is told of its end 90 s before",
+            not room and f"slots={slots}, cpus={cpus}, gpus={gpus}: a run needs a slot and a CPU",
+        )
         self.parameters = {
             "time": minutes,
             "cpus_per_task": cpus,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from variants.blocks.context import Context
 from variants.blocks.feedforwards.activations import ACTIVATIONS
+from variants.errors import refuse
 from variants.slots import feedforwards
 
 
@@ -48,9 +49,8 @@ class GatedFeedForward(nn.Module):
         feedforward_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, value in (("ratio", ratio), ("d_ff", d_ff), ("multiple_of", multiple_of)):
-            if value is not None and value <= 0:
-                raise ValueError(f"{name}={value}: must be positive, at d_model={d_model}")
+        widths = {"ratio": ratio, "d_ff": 1 if d_ff is None else d_ff, "multiple_of": multiple_of}
+        refuse(*(value <= 0 and f"{n}={value}: must be positive, at d_model={d_model}" for n, value in widths.items()))
         multiples = max(1, round(ratio * d_model / multiple_of))
         hidden = multiples * multiple_of if d_ff is None else d_ff
         self.gate = nn.Linear(d_model, hidden, bias=bias)

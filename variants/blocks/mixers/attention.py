@@ -65,6 +65,7 @@ class Attention(MultiHead):
             d_model,
             n_heads,
             kernel,
+            window is not None and window < 1 and f"window must be at least 1, not {window}",
             n_kv_heads=n_kv_heads,
             d_head=d_head,
             scale=scale,
@@ -74,8 +75,6 @@ class Attention(MultiHead):
             attention_dropout=attention_dropout,
             qk_norm=qk_norm,
         )
-        if window is not None and window < 1:
-            raise ValueError(f"window must be at least 1, not {window}")
         self.window = window
 
     def forward(

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from variants.blocks.kernels.base import Kernel, Needs
+from variants.errors import refuse
 from variants.registry import Maker
 from variants.slots import Norm
 
@@ -15,6 +16,7 @@ from variants.slots import Norm
 class MultiHead(nn.Module):
     """Owns the projections of attention, its kernel and its norms; `Attention` documents the arguments.
 
+    A subclass passes on what is wrong with arguments of its own, ``*problems``, as `variants.errors.refuse` takes it.
     Widths are kept per head, never for all heads, so that the same code runs on a shard of the heads.
 
     Raises:
@@ -38,7 +40,7 @@ class MultiHead(nn.Module):
         d_model: int,
         n_heads: int,
         kernel: Kernel,
-        *,
+        *problems: str | bool,
         n_kv_heads: int | None = None,
         d_head: int | None = None,
         scale: float | None = None,
@@ -50,14 +52,17 @@ class MultiHead(nn.Module):
     ) -> None:
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        if d_head is None and d_model % n_heads:
-            raise ValueError(f"n_heads {n_heads} must divide d_model {d_model}, or d_head be given")
-        if n_kv_heads < 1 or n_heads % n_kv_heads:
-            raise ValueError(f"n_kv_heads {n_kv_heads} must divide n_heads {n_heads}")
-        if d_head is not None and d_head < 1:
-            raise ValueError(f"d_head must be at least 1, not {d_head}")
-        if not 0 <= attention_dropout < 1:
-            raise ValueError(f"attention_dropout must be at least 0 and below 1, not {attention_dropout}")
+        shared = n_kv_heads > 0 and n_heads % n_kv_heads == 0
+        rate = 0 <= attention_dropout < 1
+        refuse(
+            d_head is None
+            and d_model % n_heads > 0
+            and f"n_heads {n_heads} must divide d_model {d_model}, or d_head be given",
+            not shared and f"n_kv_heads {n_kv_heads} must divide n_heads {n_heads}",
+            d_head is not None and d_head < 1 and f"d_head must be at least 1, not {d_head}",
+            not rate and f"attention_dropout must be at least 0 and below 1, not {attention_dropout}",
+            *problems,
+        )
         d_head = d_model // n_heads if d_head is None else d_head
         qkv_bias = bias if qkv_bias is None else qkv_bias
         out_bias = bias if out_bias is None else out_bias

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from variants.blocks.positions.angles import angles_of
 from variants.blocks.positions.base import Placement, Position
+from variants.errors import refuse
 from variants.slots import positions as slot
 
 Layout = Literal["half", "interleaved"]
@@ -36,10 +37,10 @@ class Rotary(Position):
 
     def __init__(self, *, base: float = 10000.0, fraction: float = 1.0, layout: Layout = "half") -> None:
         super().__init__()
-        if base <= 0:
-            raise ValueError(f"base must be positive, not {base}")
-        if not 0 < fraction <= 1:
-            raise ValueError(f"fraction must be above 0 and at most 1, not {fraction}")
+        refuse(
+            base <= 0 and f"base must be positive, not {base}",
+            not 0 < fraction <= 1 and f"fraction must be above 0 and at most 1, not {fraction}",
+        )
         self.base, self.fraction, self.layout = base, fraction, layout
 
     def place(self, positions: Int[Tensor, "#batch time"], key_positions: Int[Tensor, "#batch source"]) -> Placement:

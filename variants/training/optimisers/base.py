@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from variants.errors import refuse
+
 
 class Optimiser:
     """Makes a torch optimiser of parameter groups.
@@ -30,11 +32,10 @@ def check(lr: float, betas: tuple[float, ...], eps: float, weight_decay: float) 
     Raises:
         ValueError: A value is out of its range.
     """
-    if lr <= 0:
-        raise ValueError(f"lr={lr} must be positive")
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-        raise ValueError(f"betas={list(betas)} must be two numbers, each at least 0 and below 1")
-    if eps <= 0:
-        raise ValueError(f"eps={eps} must be positive")
-    if weight_decay < 0:
-        raise ValueError(f"weight_decay={weight_decay} must not be negative")
+    two = len(betas) == 2 and all(0 <= beta < 1 for beta in betas)
+    refuse(
+        lr <= 0 and f"lr={lr} must be positive",
+        not two and f"betas={list(betas)} must be two numbers, each at least 0 and below 1",
+        eps <= 0 and f"eps={eps} must be positive",
+        weight_decay < 0 and f"weight_decay={weight_decay} must not be negative",
+    )

@@ -12,13 +12,10 @@ def warmed(step: int, warmup: int) -> float:
     return min(1.0, step / max(warmup, 1))
 
 
-def check_warmup(warmup: int, max_steps: int | None = None) -> None:
-    """Refuse a warm-up that never ends.
-
-    Raises:
-        ValueError: It is negative, or as long as the training.
-    """
+def wrong_warmup(warmup: int, max_steps: int | None = None) -> str | bool:
+    """What is wrong with a warm-up: it is negative, or as long as the training."""
     if warmup < 0:
-        raise ValueError(f"warmup={warmup} must not be negative")
+        return f"warmup={warmup} must not be negative"
     if max_steps is not None and warmup >= max_steps and warmup > 0:
-        raise ValueError(f"warmup={warmup} must be below max_steps={max_steps}")
+        return f"warmup={warmup} must be below max_steps={max_steps}"
+    return False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from variants.errors import refuse
 from variants.slots import schedules
-from variants.training.schedules.base import check_warmup, warmed
+from variants.training.schedules.base import warmed, wrong_warmup
 
 
 @schedules.register("constant")
@@ -19,7 +20,7 @@ class Constant:
     """
 
     def __init__(self, lr: float, *, warmup: int = 0) -> None:
-        check_warmup(warmup)
+        refuse(wrong_warmup(warmup))
         self.lr, self.warmup = lr, warmup
 
     def __call__(self, step: int) -> float:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from variants.errors import refuse
 from variants.slots import schedules
-from variants.training.schedules.base import check_warmup, warmed
+from variants.training.schedules.base import warmed, wrong_warmup
 
 
 @schedules.register("cosine")
@@ -29,9 +30,10 @@ class Cosine:
     """
 
     def __init__(self, lr: float, max_steps: int, *, warmup: int = 0, floor: float = 0.1) -> None:
-        check_warmup(warmup, max_steps)
-        if not 0 <= floor <= 1:
-            raise ValueError(f"floor={floor} must be a share of the peak, between 0 and 1")
+        refuse(
+            wrong_warmup(warmup, max_steps),
+            not 0 <= floor <= 1 and f"floor={floor} must be a share of the peak, between 0 and 1",
+        )
         self.lr, self.max_steps, self.warmup, self.floor = lr, max_steps, warmup, floor
 
     def __call__(self, step: int) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from variants.errors import refuse
 from variants.slots import schedules
-from variants.training.schedules.base import check_warmup
+from variants.training.schedules.base import wrong_warmup
 
 
 @schedules.register("noam")
@@ -25,9 +26,7 @@ class Noam:
     """
 
     def __init__(self, d_model: int, *, warmup: int = 4000, factor: float = 1.0) -> None:
-        check_warmup(warmup)
-        if factor <= 0:
-            raise ValueError(f"factor={factor} must be positive")
+        refuse(wrong_warmup(warmup), factor <= 0 and f"factor={factor} must be positive")
         self.d_model, self.warmup, self.factor = d_model, max(warmup, 1), factor
 
     def __call__(self, step: int) -> float:
