@@ -112,7 +112,30 @@ def test_explain_says_what_has_no_effect(capsys):
         "note: position rotary",
         "note: kernel",
         "note: optimiser.lr",
+        "note: schedule.warmup=4000 is above trainer.max_steps=1000: the peak is never reached",
     ]
+    noted = said(capsys, "explain", "schedule=noam", "schedule.warmup=1000")[1].count("note: ")
+    assert noted == 0, "the last update reaches the peak"
+
+
+@pytest.mark.parametrize(
+    ("asked", "fields"),
+    [
+        (
+            ["model.encoder.n_layers=3", "model.source_vocab=700", "model.cross=none"],
+            {"encoder", "source_vocab", "cross"},
+        ),
+        (["model.mixer=lstm", "model.attention_dropout=0.1"], {"attention_dropout"}),
+        (["model.mixer.attention_dropout=0.2", "model.attention_dropout=0.1"], {"attention_dropout"}),
+        (["model.position=rotary", "model.max_length=9999"], {"max_length"}),
+        (["model=transformer_tiny", "data=copy", "model.mixer=lstm", "model.attention_dropout=0.1"], set()),
+        (["model=transformer_tiny", "data=copy", "model.encoder.n_layers=1", "model.source_vocab=99"], set()),
+    ],
+)
+def test_a_field_of_the_model_that_no_part_asks_for_is_noted(capsys, asked, fields):
+    _, out, _ = said(capsys, "explain", *asked)
+    notes = {line for line in out.splitlines() if line.startswith("note: model.")}
+    assert notes == {f"note: model.{name} has no effect: no part of this model asks for it" for name in fields}
 
 
 def test_check_reports_a_line_a_promise_and_fails_where_one_is_broken(capsys, tmp_path):

@@ -41,6 +41,7 @@ def test_preset_builds_without_memory(name):
     model = assemble(configs.compose([f"model={name}"])["model"], vocab=VOCAB, max_length=64)
     assert all(parameter.is_meta for parameter in model.parameters())
     assert not list(model.buffers())
+    assert model.unread == (), "a preset says nothing that its model does not ask for"
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name.endswith("_tiny")])

@@ -52,6 +52,7 @@ RELATIONS = {
     "data={name: recall, batch_size: 0}": "data: batch_size=0",
     "trainer.precision=16-mixed": "trainer.precision='16-mixed' needs a GPU",
     "schedule={name: cosine, warmup: -1}": "schedule: warmup=-1 must not be negative",
+    "schedule={name: constant, warmup: 100000}": "schedule: warmup=100000 must be below max_steps=1000",
     "model.initialiser={name: normal, std: -1}": "model.initialiser: ",
 }
 MISTAKES = {said: (line,) if isinstance(line, str) else line for said, line in (NAMES | RELATIONS).items()}
@@ -61,6 +62,7 @@ OPEN = {
     "model.layout=decoder_onli": ["data={name: copy}"],  # the objective is the layout's
     "objective=causal": ["data={name: copy}"],
     "trainer.accelerator=gpux": ["trainer.precision=16-mixed"],
+    "trainer.max_steps=0": ["schedule={name: constant, warmup: 100000}"],
     "data.queries=many": ["model.position={name: learned, max_length: 4}"],  # the length is the data's
     "data={name: recall, batch_size: 0}": ["model.position={name: learned, max_length: 4}"],
     "data={name: copy}": ["model.position={name: learned, max_length: 4}"],  # which has another length

@@ -74,11 +74,17 @@ def explain(overrides: Sequence[configs.Override] = (), config_dir: str | Path |
 
 
 def idle(config: configs.Config) -> list[str]:
-    """Run options that another one makes idle."""
-    schedule = slots.schedules[config["schedule"]["name"]]
-    if "lr" in config["optimiser"] and "lr" not in fields_of(schedule.build):
-        return [f"optimiser.lr has no effect: schedule {schedule.name} sets the learning rate by itself"]
-    return []
+    """Run options that another one makes idle, or cuts short."""
+    lines, choice = list[str](), slots.schedules[config["schedule"]["name"]]
+    fields = fields_of(choice.build)
+    if "lr" in config["optimiser"] and "lr" not in fields:
+        lines.append(f"optimiser.lr has no effect: schedule {choice.name} sets the learning rate by itself")
+    # Those that are told of max_steps refuse it; noam's curve is the paper's, however early one leaves it.
+    max_steps = config["trainer"]["max_steps"]
+    warmup = config["schedule"].get("warmup", fields["warmup"].default if "warmup" in fields else 0)
+    if "max_steps" not in fields and warmup > max_steps:
+        lines.append(f"schedule.warmup={warmup} is above trainer.max_steps={max_steps}: the peak is never reached")
+    return lines
 
 
 def modules_by_value(kernels: dict[str, str]) -> dict[str, int]:

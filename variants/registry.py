@@ -263,6 +263,18 @@ class Choice(Generic[T]):
             raise ConfigError(missing, given)
         return given
 
+    def asks(self, node: Mapping[str, Any]) -> set[str]:
+        """The parameters that it takes of its surroundings' offers, if they are there; with those of choices within."""
+        asked: set[str] = set()
+        for name, field in fields_of(self.build).items():
+            slot = slot_of(field.annotation, strict=False)
+            if name not in node:
+                asked |= {name} - set(self.fixed)
+            elif slot is not None and node[name] is not None:
+                within = slot.check(node[name])
+                asked |= slot[within["name"]].asks(within)
+        return asked
+
     def judge(self, given: Mapping[str, Any], wrong: set[str]) -> list[str]:
         """What else is wrong with arguments of which some were wrong already, with others in the place of those.
 

@@ -19,7 +19,7 @@ from variants.models.stack import Stack
 from variants.registry import Slot
 from variants.slots import initialisers
 
-_INTERNAL = {*vars(nn.Module())}
+_INTERNAL = {*vars(nn.Module()), "unread"}  # which is said where options without effect are
 
 
 def differences(arm: Built, baseline: Built) -> list[str]:

@@ -1,4 +1,7 @@
-"""From a model's config to a model: every choice built, offered what the model knows, and checked against the rest."""
+"""From a model's config to a model: every choice built, offered what the model knows, and checked against the rest.
+
+One file: a model's parts, each of which needs what is known of the others.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,11 @@ class Assembly:
         source_length: The same of a source.
         device: Where the model will run, for the kernels.
         checkpoint_every: Recompute every n-th layer in the backward pass; 0: none.
+
+    Attributes:
+        problems: What is wrong, a line each.
+        undecided: Whether something depends on a value that was said to be wrong.
+        read: The model's fields that a part has asked for.
     """
 
     def __init__(
@@ -50,12 +58,13 @@ class Assembly:
     ) -> None:
         self.model, self.device, self.checkpoint_every = model, device, checkpoint_every
         self.problems, self.undecided = list[str](), False
+        self.read = {"vocab", "initialiser"}
         self.lengths: dict[str, Any] = {"decoder": max_length, "encoder": source_length or max_length}
         self.decided_vocab = not any(map(is_wrong, (vocab, source_vocab, model["vocab"], model["source_vocab"])))
-        self.vocab, self.source_vocab = 1, None
+        self.vocab, self._source_vocab = 1, None
         if self.decided_vocab:
             self.vocab = self._vocabulary("vocab", vocab) or 1
-            self.source_vocab = self._vocabulary("source_vocab", source_vocab)
+            self._source_vocab = self._vocabulary("source_vocab", source_vocab)
             if model["vocab"] is None and vocab is None:
                 self.problems.append("model.vocab: needed, because there is no data that gives it")
 
@@ -65,7 +74,18 @@ class Assembly:
             self.problems.append(f"model.{field}: {own} is smaller than the data's vocabulary of {of_data}")
         return own or of_data
 
+    def unread(self) -> tuple[str, ...]:
+        """The model's fields that say something which no part has asked for."""
+        plain = skeleton.defaults()
+        return tuple(n for n, v in self.model.items() if v and n in plain and v != plain[n] and n not in self.read)
+
     # -- parts, for a layout's `assemble` -------------------------------------------------------------------------
+
+    @property
+    def source_vocab(self) -> int | None:
+        """Entries of the source's vocabulary; None: there is one vocabulary."""
+        self.read.add("source_vocab")
+        return self._source_vocab
 
     def embedding(self, vocab: int | None = None, *, source: bool = False) -> nn.Module:
         """An embedding: the target's, or of this many entries.
@@ -91,6 +111,7 @@ class Assembly:
             cross: Whether its layers read a memory.
         """
         heard: list[str] = []
+        self.read |= {role, "layers", "sharing", "dropout", "embedding_dropout"}
         fields = skeleton.stack_fields(self.model, role, heard)
         sharing = self._place("sharing", role, fields)
         order = self._try(sharing, lambda: list(slots.sharings.build(fields["sharing"])(fields["n_layers"])))
@@ -228,7 +249,13 @@ class Assembly:
 
     def build(self, slot: Slot[Any], node: Any, place: str, offers: Mapping[str, Any]) -> nn.Module:
         """Build a choice, or note why it cannot be and give a placeholder."""
-        built: nn.Module = self._try(place, partial(slot.build, node, **offers))
+
+        def made() -> nn.Module:
+            part: nn.Module = slot.build(node, **offers)
+            self.read |= {slot.name, *slot[node["name"]].asks(node)}
+            return part
+
+        built: nn.Module = self._try(place, made)
         return built
 
     def _try(self, place: str, action: Any) -> Any:
@@ -279,6 +306,7 @@ def assemble(model: Mapping[str, Any], *, on: str = "meta", **known: Any) -> nn.
         raise ConfigError(problems)
     if assembly.undecided:
         raise Undecided
+    cast("Any", built).unread = assembly.unread()
     return built
 
 

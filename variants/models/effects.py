@@ -50,7 +50,9 @@ def idle(model: nn.Module) -> list[nn.Module]:
 
 def without_effect(model: nn.Module) -> list[str]:
     """What was asked for and changes nothing, a line each."""
-    lines = ["encoder has no effect: no layer of the decoder has a cross mixer to read it"] * len(idle_encoders(model))
+    unread: tuple[str, ...] = getattr(model, "unread", ())  # as `variants.models.assemble` has noted
+    lines = [f"model.{name} has no effect: no part of this model asks for it" for name in unread]
+    lines += ["encoder has no effect: no layer of the decoder has a cross mixer to read it"] * len(idle_encoders(model))
     for name, stack in model.named_modules():
         if not isinstance(stack, Stack):
             continue

@@ -13,14 +13,15 @@ class Constant:
 
     Args:
         lr: The optimiser's learning rate.
+        max_steps: Updates of the whole training.
         warmup: Updates until it is reached.
 
     Raises:
-        ValueError: ``warmup`` is negative.
+        ValueError: ``warmup`` is negative or not below ``max_steps``.
     """
 
-    def __init__(self, lr: float, *, warmup: int = 0) -> None:
-        refuse(wrong_warmup(warmup))
+    def __init__(self, lr: float, max_steps: int, *, warmup: int = 0) -> None:
+        refuse(wrong_warmup(warmup, max_steps))
         self.lr, self.warmup = lr, warmup
 
     def __call__(self, step: int) -> float:
