@@ -43,6 +43,10 @@ def test_list_of_a_slot_shows_what_a_config_may_set(capsys):
             ["train", "model=llama_tiny", "data=copy"],
             "objective: causal_lm takes language data, but data copy is pairs",
         ),
+        (
+            ["train", "model.layout=encoder_only"],
+            "objective: no registered one trains layout encoder_only: causal_lm tr",
+        ),
         (["train", "data=text"], "data: text needs path"),
         (["train", "data=text", "data.path=nowhere.txt"], "nowhere.txt"),
         (["train", "model.vocab=100"], "model.vocab: 100 is smaller than the data's vocabulary of 2048"),
@@ -103,6 +107,22 @@ def test_explain_tells_size_cost_memory_and_kernel(capsys):
     assert "kernel: auto asked for; sdpa in 4 modules would run here" in out
     assert "not flash, because" in out
     assert "MiB" in out
+
+
+def test_a_model_that_no_objective_trains_is_explained_all_the_same(capsys):
+    status, out, _ = said(capsys, "explain", "model.layout=encoder_only")
+    assert status == 0
+    assert "parameters: 1,053,824 total" in out
+    assert "FLOPs per token" in out
+    (note,) = [line for line in out.splitlines() if line.startswith("note: ")]
+    fitting = "causal_lm trains decoder_only, seq2seq trains encoder_decoder"
+    assert note == f"note: objective: no registered one trains layout encoder_only: {fitting}"
+
+
+def test_what_only_training_needs_is_said_beside_the_rest(capsys):
+    status, _, err = said(capsys, "train", "model.layout=encoder_only", "model.norm=rmsnrom")
+    assert status == 2
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["model.norm", "objective"]
 
 
 def test_explain_says_what_has_no_effect(capsys):

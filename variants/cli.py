@@ -162,7 +162,7 @@ def show_explanation(explanation: Explanation) -> None:
     print(f"kernel: {asked} asked for; {runs or 'none'} would run here")
     for line in e.reasons:
         print(f"  {line}")
-    for line in e.without_effect:
+    for line in (*e.without_effect, *e.untrainable):
         print(f"note: {line}")
 
 

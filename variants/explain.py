@@ -9,9 +9,10 @@ from typing import Any
 
 from variants import config as configs
 from variants import slots
+from variants.errors import attempt
 from variants.models import cost, effects, memory
 from variants.registry import fields_of
-from variants.relations import related
+from variants.relations import related, trainable
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Explanation:
         kernels: The kernel that would run, by module.
         reasons: Why, where another one was asked for.
         without_effect: What was asked for and changes nothing.
+        untrainable: Why no run could train it; empty: one could.
         length: Target tokens of a sequence.
         batch_size: Sequences of a micro-batch.
     """
@@ -39,6 +41,7 @@ class Explanation:
     kernels: dict[str, str]
     reasons: list[str]
     without_effect: list[str]
+    untrainable: list[str]
     length: int
     batch_size: int
 
@@ -52,6 +55,8 @@ def explain(overrides: Sequence[configs.Override] = (), config_dir: str | Path |
     config = configs.compose(overrides, config_dir)
     picks = [o for o in overrides if "." not in (o.partition("=")[0] if isinstance(o, str) else o[0])]
     data, known, model = related(config)
+    untrainable: list[str] = []
+    attempt(untrainable, "", lambda: trainable(config))
     return Explanation(
         config,
         configs.departures(config, configs.compose(picks, config_dir)),
@@ -68,6 +73,7 @@ def explain(overrides: Sequence[configs.Override] = (), config_dir: str | Path |
         effects.kernels_of(model),
         effects.reasons(model),
         effects.without_effect(model) + idle(config),
+        untrainable,
         data.length,
         data.batch_size,
     )

@@ -107,6 +107,25 @@ def device_of(accelerator: str) -> str:
     return {"gpu": "cuda"}.get(accelerator, accelerator)
 
 
+def trainable(config: Mapping[str, Any]) -> None:
+    """Check that there is an objective; a model can be explained without one.
+
+    Raises:
+        ConfigError: None is named, and the layout has none of its own.
+    """
+    node = config["model"]["layout"]
+    if config["objective"] is not None or is_wrong(node["name"]):
+        raise Undecided
+    layout = slots.layouts[node["name"]]
+    if getattr(layout.component, "objective", None) is not None:
+        return
+    trained = {name: getattr(c.component, "layouts", ()) for name, c in slots.objectives.choices.items()}
+    if fitting := [name for name, layouts in trained.items() if layout.name in layouts]:
+        raise ConfigError([f"objective: layout {layout.name} has none of its own; name one: {', '.join(fitting)}"])
+    listed = ", ".join(f"{name} trains {' and '.join(layouts)}" for name, layouts in trained.items())
+    raise ConfigError([f"objective: no registered one trains layout {layout.name}: {listed}"])
+
+
 def fits(config: Mapping[str, Any], data: Any) -> None:
     """Check that layout, objective and data go together.
 
@@ -116,8 +135,6 @@ def fits(config: Mapping[str, Any], data: Any) -> None:
     node, asked, source = config["model"]["layout"], config["objective"], config["data"]
     layout = None if is_wrong(node["name"]) else slots.layouts[node["name"]]
     name = asked["name"] if asked else getattr(layout and layout.component, "objective", None)
-    if layout and name is None:
-        raise ConfigError([f"objective: layout {layout.name} has none of its own; name one"])
     if name is None or is_wrong(name):
         raise Undecided
     objective: Any = slots.objectives[name].component

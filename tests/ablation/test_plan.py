@@ -34,6 +34,12 @@ def test_interpolations_follow_the_arm(tmp_path):
     assert made["d_model=32"].config["data"]["length"] == 32
 
 
+def test_an_arm_that_no_objective_trains_is_a_problem(tmp_path):
+    made = planned(tmp_path, axes={"model.layout": ["decoder_only", "encoder_only"]}, baseline="decoder_only")
+    (problem,) = made.problems
+    assert problem.startswith("arm encoder_only: objective: no registered one trains layout encoder_only")
+
+
 def test_effects_are_read_off_the_model_that_is_built(tmp_path):
     axes = {"model.feedforward": ["relu", "swiglu"], "model.residual": ["pre", "post"]}
     made = planned(tmp_path, axes=axes, baseline="relu, pre")

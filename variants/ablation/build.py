@@ -11,7 +11,7 @@ from torch import nn
 
 from variants import config as configs
 from variants.models import cost
-from variants.relations import related
+from variants.relations import related, trainable
 
 
 @dataclass(frozen=True)
@@ -65,4 +65,5 @@ def build(config: configs.Config) -> Built:
         ConfigError: All that is wrong with it, a line each.
     """
     data, _, model = related(config)
+    trainable(config)
     return Built(config, model, cost.parameters(model), cost.training_flops(model, data.length, data.source_length))

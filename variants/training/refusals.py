@@ -13,6 +13,7 @@ from variants.errors import attempt, is_wrong
 from variants.imports import uncollected
 from variants.options import Trainer
 from variants.registry import fields_of
+from variants.relations import trainable
 from variants.training.folder import Folder
 
 # What a config says of Lightning's trainer and only Lightning can judge.
@@ -22,6 +23,8 @@ LIGHTNINGS = ("devices", "num_nodes", "gradient_clip_val", "limit_val_batches")
 def others(config: Mapping[str, Any], *, resume: bool = False, notify: Notify = silent) -> list[str]:
     """What is wrong with a run's folder, with data that are quickly read, and with what is passed on to Lightning.
 
+    And whether there is an objective, which explaining a model does without.
+
     Writes nothing, but what the data cache.
 
     Args:
@@ -30,6 +33,7 @@ def others(config: Mapping[str, Any], *, resume: bool = False, notify: Notify = 
         notify: Hears how the data come along.
     """
     problems: list[str] = []
+    attempt(problems, "", partial(trainable, config))
     data: Any = attempt([], "", lambda: slots.data.build(config["data"]))
     if getattr(data, "quick", False):
         attempt(problems, "data", partial(data.prepare, notify))
