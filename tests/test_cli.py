@@ -1,14 +1,18 @@
 """The command line, as a user types it."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from exporting import unchecked
 
 from variants.cli import main
 from variants.slots import norms
+from variants.training import run
+from variants.training.run import Result
 
 
 def said(capsys, *arguments):
@@ -172,6 +176,34 @@ def test_check_reports_a_line_a_promise_and_fails_where_one_is_broken(capsys, tm
     del norms._choices["mixing"]
     assert status == 1
     assert "norm mixing  each position alone: BROKEN" in out
+
+
+@pytest.mark.parametrize("command", ["list", "list --markdown", "list norm"])
+def test_a_reader_who_has_seen_enough_is_no_failure(command):
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "variants", *command.split()]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("status", "rank", "exits"),
+    [("finished", "0", 0), ("diverged", "0", 1), ("stopped", "0", 130), ("stopped", "1", 0)],
+)
+def test_training_exits_as_the_run_ended(monkeypatch, status, rank, exits):
+    monkeypatch.setattr(run, "train", lambda config, resume: Result(Path(), {}, status))
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    assert main(["train"]) == exits
+
+
+def test_ctrl_c_before_the_first_step_is_quiet(monkeypatch, capsys):
+    def interrupted(config, resume):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "train", interrupted)
+    assert said(capsys, "train") == (130, "", "")
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from variants.registry import SLOTS
 if TYPE_CHECKING:
     from variants.explain import Explanation
 
+STOPPED = 130  # the exit status of what Ctrl-C ends, for shells and for whoever starts runs
 OVERRIDES = "group=name takes a preset, group.field=value sets a value: model=llama_tiny model.norm=layernorm"
 
 
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Returns:
-        The exit status: 0 done, 1 the run failed or diverged, 2 the request was wrong.
+        The exit status: 0 done, 1 it failed, diverged or is not done, 2 the request was wrong, 130 it was stopped.
     """
     # Before torch is imported: threads that spin while they wait take the cores from whatever else runs here.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -36,13 +37,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for module in options.imports:
             import_component(module)
         status: int = options.run(options)
+        sys.stdout.flush()
     except ConfigError as error:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `variants list | head`
-        sys.stderr.close()
-        return 0
+    except KeyboardInterrupt:
+        return STOPPED
+    except (BrokenPipeError, SystemExit) as error:  # `variants list | head`; rich exits there
+        if not isinstance(error, BrokenPipeError) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # which Python flushes at its end
+        return 0 if options.shows else 1
     return status
 
 
@@ -78,17 +84,18 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(prog="variants", description="Transformer variants, trained and compared fairly.")
     parser.add_argument("--version", action="version", version=__version__)
+    parser.set_defaults(shows=False)  # whether all that a command does is done once nobody reads on
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Command)
 
     command = commands.add_parser("list", parents=[common], help="every slot, its promise and its choices")
     command.add_argument("slot", nargs="?", help="one slot alone, with the fields of its choices")
     command.add_argument("--markdown", action="store_true", help="a table for a document")
-    command.set_defaults(run=_list)
+    command.set_defaults(run=_list, shows=True)
 
     command = commands.add_parser(
         "explain", parents=[common, composed], help="what a config would be: size, cost, memory, kernel"
     )
-    command.set_defaults(run=_explain)
+    command.set_defaults(run=_explain, shows=True)
 
     command = commands.add_parser("train", parents=[common, composed], help="train, validate, checkpoint")
     command.add_argument("--resume", action="store_true", help="go on where the run was cut")
@@ -182,10 +189,13 @@ def _train(options: argparse.Namespace) -> int:
         raise ConfigError([*error.problems, *more]) from None
 
     with uncollected():
+        from variants.ablation.worker import is_main
         from variants.training.run import train
 
     result = train(config, resume=options.resume)
-    return 0 if result.status in ("finished", "stopped") else 1
+    if result.status == "stopped":  # a child's failure would end the main process, which is still saving
+        return STOPPED if is_main() else 0
+    return 0 if result.status == "finished" else 1
 
 
 def _generate(options: argparse.Namespace) -> int:

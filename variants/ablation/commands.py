@@ -41,7 +41,7 @@ def add(commands: Any, common: argparse.ArgumentParser) -> None:
     command.add_argument("--by", choices=("tokens", "flops", "seconds"), help="at as much of this as all runs had")
     command.add_argument("--format", choices=("markdown", "latex", "csv"), help="for a document (a table here)")
     command.add_argument("--config-dir", metavar="FOLDER", help="your config files, before the packaged ones (conf/)")
-    command.set_defaults(run=_compare)
+    command.set_defaults(run=_compare, shows=True)
 
     command = commands.add_parser("report", parents=[common], help="a study as one page, and its figures")
     command.add_argument("study", help="a folder with a study.yaml")

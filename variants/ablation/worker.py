@@ -53,20 +53,25 @@ def _run(folder: Path, order: dict[str, Any]) -> int:
     with uncollected():
         from variants.training.run import train
 
-    is_main = not any(int(os.environ.get(name) or 0) for name in RANKS)
+    main_process = is_main()
     there = (folder / "config.yaml").is_file()
-    if is_main and there:
+    if main_process and there:
         _wait_for(folder)
-    elif is_main:
+    elif main_process:
         (folder / "status.json").unlink(missing_ok=True)  # of an attempt that failed before there was a run
     result = train(order["config"], resume=there)
     if result.status == "stopped":
         return STOPPED
-    if is_main and result.status == "finished" and order["evaluate"]:
+    if main_process and result.status == "finished" and order["evaluate"]:
         from variants.ablation.evaluate import evaluate
 
         evaluate(folder, order["evaluate"])
     return FINISHED
+
+
+def is_main() -> bool:
+    """Whether this is the main process among those that share a run."""
+    return not any(int(os.environ.get(name) or 0) for name in RANKS)
 
 
 def _wait_for(folder: Path) -> None:
