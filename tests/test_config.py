@@ -51,6 +51,35 @@ def test_the_users_folder_comes_first_and_may_build_on_a_packaged_file(own):
     assert (model["d_model"], model["feedforward"], model["position"]["name"]) == (64, {"name": "relu"}, "rotary")
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "own"), [("gpt2", "text", "causal_lm"), ("transformer_tiny", "copy", "seq2seq")]
+)
+def test_an_objectives_fields_alone_are_laid_over_the_layouts_own(model, data, own):
+    said = [f"model={model}", f"data={data}", "data.path=x"][: 2 + (data == "text")]
+    patched = compose([*said, "objective.label_smoothing=0.1"])
+    assert patched["objective"] == {"name": own, "label_smoothing": 0.1}
+    assert patched == compose([*said, f"objective={own}", "objective.label_smoothing=0.1"])
+    assert compose(said)["objective"] is None
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            ["objective.label_smooting=0.1"],
+            "objective.label_smooting: no field of objective causal_lm 'label_smooting'",
+        ),
+        (["objective.label_smoothing=0.1", "model.layout=x"], "model.layout: no layout 'x'"),
+        (["objective.label_smoothing=0.1", "model.layout=encoder_only"], "objective: expected a choice of objective"),
+    ],
+)
+def test_a_patch_of_an_objective_that_cannot_be_laid_gets_one_line(said, line):
+    with pytest.raises(ConfigError) as caught:
+        compose(said)
+    assert len(caught.value.problems) == 1
+    assert caught.value.problems[0].startswith(line)
+
+
 def test_interpolations_are_resolved(own):
     folder = own(
         "model/mine.yaml", "base: llama_tiny\nd_model: 64\nfeedforward: {name: relu, d_ff: '${model.d_model}'}\n"

@@ -276,7 +276,7 @@ def check(config: Config, problems: Sequence[str] = ()) -> Config:
     checked["model"] = attempt(said, "model", lambda: skeleton.check(_mapping(config, "model", said)))
     for group, slot in GROUPS.items():
         if slot is not None:
-            value = config[group]
+            value = config[group] if group != "objective" else _patched(config[group], checked["model"])
             optional = group == "objective" and value is None  # None: the layout's own
             checked[group] = None if optional else attempt(said, group, partial(slot.check, value))
     checked["trainer"] = attempt(said, "trainer", lambda: check_trainer(_mapping(config, "trainer", said)))
@@ -286,6 +286,15 @@ def check(config: Config, problems: Sequence[str] = ()) -> Config:
         attempt(said, "", lambda: related(checked))
         raise ConfigError(said, checked)
     return checked
+
+
+def _patched(objective: Any, model: Mapping[str, Any]) -> Any:
+    """An objective; where it names none, its fields are a patch of the layout's own."""
+    if not isinstance(objective, Mapping) or "name" in objective:
+        return objective
+    layout = model["layout"]["name"]
+    own = WRONG if is_wrong(layout) else getattr(slots.layouts[layout].component, "objective", None)
+    return objective if own is None else {"name": own, **objective}
 
 
 def _mapping(config: Config, group: str, problems: list[str]) -> Mapping[str, Any]:
