@@ -118,6 +118,9 @@ def test_scientific_notation_serves_where_it_is_whole():
         ("trainer.max_step=3", "trainer.max_step: no field of a trainer 'max_step' (did you mean 'max_steps'?)"),
         ("trainer.gradient_checkpointing=some", "expected none, full or every_N, got 'some'"),
         ("seed=x", "seed: expected an integer, got 'x'"),
+        ("folder=2025", "folder: expected text or null, got 2025; if text is meant, quote it: \"'2025'\""),
+        ("data.path=2024", "data.path: expected text, got 2024; if text is meant, quote it: \"'2024'\""),
+        ("tracker.name=yes", "tracker.name: expected text or null, got True; if text is meant, quote it: \"'true'\""),
         ("model.norm", "an override is written name=value"),
         ("model.norm={name", "is no YAML value"),
     ],
@@ -127,6 +130,15 @@ def test_a_wrong_override_gets_one_clear_line(override, said):
         compose([override])
     assert len(caught.value.problems) == 1
     assert said in caught.value.problems[0]
+
+
+def test_a_quoted_number_is_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "2024").mkdir()
+    config = compose(["data=text", "data.path='2024'", "folder='1e3'"])
+    assert (config["data"]["path"], config["folder"]) == ("2024", "1e3")
+    (tmp_path / "config.yaml").write_text(configs.to_text(config))
+    assert configs.load(tmp_path / "config.yaml") == config
 
 
 def test_all_that_is_wrong_is_said_at_once():

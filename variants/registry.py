@@ -146,7 +146,15 @@ def convert(value: Any, annotation: Any) -> Any:
         map(is_wrong, value.values() if isinstance(value, Mapping) else value)
     ):
         return WRONG
-    raise ValueError(f"expected {describe(annotation)}, got {value!r}")
+    raise ValueError(f"expected {describe(annotation)}, got {value!r}{_quoting(value, annotation)}")
+
+
+def _quoting(value: Any, annotation: Any) -> str:
+    """How a number would be text, where text is expected: a folder may be named 2024."""
+    if not isinstance(value, int | float) or str not in (annotation, *typing.get_args(annotation)):
+        return ""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"; if text is meant, quote it: \"'{text}'\""
 
 
 def check_fields(
