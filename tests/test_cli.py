@@ -65,6 +65,7 @@ def test_list_of_a_slot_shows_what_a_config_may_set(capsys):
         (["export", "nowhere", "out"], "nowhere"),
         (["check", "norm.nothing"], "no norm 'nothing'"),
         (["check", "nothing"], "no choice 'nothing'"),
+        (["check", "launcher"], "launcher: a slot whose choices promise nothing"),
         (["explain", "--config-dir", "nowhere"], "--config-dir: nowhere is not a folder"),
     ],
 )
@@ -176,6 +177,13 @@ def test_check_reports_a_line_a_promise_and_fails_where_one_is_broken(capsys, tm
     del norms._choices["mixing"]
     assert status == 1
     assert "norm mixing  each position alone: BROKEN" in out
+
+
+def test_checking_a_slot_checks_each_of_its_choices(capsys):
+    with unchecked():
+        status, out, _ = said(capsys, "check", "sharing")
+    assert status == 0
+    assert {tuple(line.split()[:2]) for line in out.splitlines()} == {("sharing", "all"), ("sharing", "none")}
 
 
 @pytest.mark.parametrize("command", ["list", "list --markdown", "list norm"])

@@ -113,8 +113,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--beam", type=int, metavar="N", help="search with a beam of N instead of sampling")
     command.set_defaults(run=_generate)
 
-    command = commands.add_parser("check", parents=[common], help="test a choice against the promises of its slot")
-    command.add_argument("target", help="slot.choice, a choice's name, or a module or .py file that registers some")
+    command = commands.add_parser("check", parents=[common], help="test choices against the promises of their slot")
+    command.add_argument(
+        "target", help="slot.choice, a slot for all its choices, a choice's name, or a module or .py file"
+    )
     command.set_defaults(run=_check)
 
     command = commands.add_parser("export", parents=[common], help="a decoder-only run as a transformers checkpoint")
@@ -228,10 +230,15 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from variants.testing import check
+    from variants.testing import PROMISES, check
 
+    slot, targets = options.target, [options.target]
+    if slot in PROMISES:
+        targets = [f"{slot}.{choice}" for choice in SLOTS[slot].choices]
+    elif slot in SLOTS:
+        raise ConfigError([f"{slot}: a slot whose choices promise nothing that could be tried"])
     broken = 0
-    for verdict in check(options.target):
+    for verdict in (verdict for target in targets for verdict in check(target)):
         print(verdict, flush=True)
         broken += not verdict.holds
     return 1 if broken else 0
