@@ -107,7 +107,7 @@ def test_all_that_is_wrong_is_said_at_once():
 
 
 def test_lightnings_other_arguments_are_passed_on():
-    assert compose(["trainer.limit_train_batches=3"])["trainer"]["limit_train_batches"] == 3
+    assert compose(["trainer.max_time=00:01:00:00"])["trainer"]["max_time"] == "00:01:00:00"
 
 
 @pytest.mark.parametrize(
