@@ -849,7 +849,11 @@ def test_check_takes_a_slot_and_a_choice_or_a_choice_alone():
     ("target", "message"),
     [
         ("attention", "'attention' is a choice of several slots: mixer.attention, cross.attention"),
-        ("norm.rmsnrom", "did you mean 'rmsnorm'"),
+        ("norm.rmsnrom", "^no norm 'rmsnrom' \\(did you mean 'rmsnorm'"),
+        ("data.copying", "^data.copying: slot data makes no promise that could be tried"),
+        ("copying", "^data.copying: slot data makes no promise"),
+        ("launcher.local", "^launcher.local: slot launcher makes no promise"),
+        ("data.copyng", "^no data 'copyng' \\(did you mean 'copying'"),
         ("rmsnrom", "did you mean 'rmsnorm'"),
         ("nowhere.py", "there is no file nowhere.py"),
         ("json", "registers nothing"),

@@ -170,7 +170,7 @@ def _checked_strategy(value: str | Mapping[str, Any]) -> Any:
     if value in STRATEGIES or is_wrong(value):
         return value
     name = value if isinstance(value, str) else value.get("name")
-    if name not in slots.strategies.choices:
+    if not isinstance(name, str) or name not in slots.strategies.choices:
         hint = "; none of Lightning's that shard parameters" if str(name).startswith(("fsdp", "deepspeed")) else ""
         raise ValueError(unknown("strategy", name, [*STRATEGIES, *slots.strategies.choices], hint))
     slots.strategies.check(value)

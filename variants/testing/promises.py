@@ -86,8 +86,7 @@ def check(target: str) -> Iterator[Verdict]:
         target: ``slot.choice``, the name of a choice that only one slot has, a module's name, or a Python file.
 
     Raises:
-        ConfigError: It is none of these, several slots have a choice of that name, or a module registers nothing that
-            promises anything.
+        ConfigError: It is none of these, several slots have a choice of that name, or what it names promises nothing.
     """
     for slot, choice in found(target):
         yield from check_example(Example(slot, choice))
@@ -96,17 +95,33 @@ def check(target: str) -> Iterator[Verdict]:
 def found(target: str) -> list[tuple[str, str]]:
     """The slots and choices that a target means, those without promises left out."""
     slot, _, choice = target.partition(".")
-    if slot in PROMISES and choice:
-        return [(slot, SLOTS[slot][choice].name)]
-    owners = [name for name in PROMISES if target in SLOTS[name].choices]
-    if len(owners) > 1:
-        raise ConfigError([f"{target!r} is a choice of several slots: {', '.join(f'{o}.{target}' for o in owners)}"])
-    if owners:
-        return [(owners[0], target)]
+    if slot in SLOTS and choice:
+        try:
+            named = SLOTS[slot][choice].name
+        except ConfigError as error:
+            raise ConfigError(line.removeprefix(": ") for line in error.problems) from None
+        return [_promising(slot, named)]
+    owners = [name for name in SLOTS if target in SLOTS[name].choices]
+    promising = [name for name in owners if name in PROMISES] or owners
+    if len(promising) > 1:
+        raise ConfigError([f"{target!r} is a choice of several slots: {', '.join(f'{o}.{target}' for o in promising)}"])
+    if promising:
+        return [_promising(promising[0], target)]
     registered = _registered_by(_module(target))
     if not registered:
         raise ConfigError([f"{target}: registers nothing that makes a promise"])
     return registered
+
+
+def _promising(slot: str, choice: str) -> tuple[str, str]:
+    """A slot and a choice of it, if there are promises to try.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    if slot not in PROMISES:
+        raise ConfigError([f"{slot}.{choice}: slot {slot} makes no promise that could be tried on a choice"])
+    return slot, choice
 
 
 def _registered_by(module: ModuleType) -> list[tuple[str, str]]:
