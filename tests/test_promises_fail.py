@@ -31,6 +31,7 @@ from variants.errors import ConfigError
 from variants.models import DecoderOnly, EncoderDecoder
 from variants.registry import SLOTS
 from variants.testing import (
+    PROMISES,
     Broken,
     Example,
     blocks,
@@ -240,6 +241,16 @@ class MixesPositions(RMSNorm):
         return super().forward(x + x.mean(-2, keepdim=True))
 
 
+class MixesInEvaluation(RMSNorm):
+    def forward(self, x):
+        return super().forward(x if self.training else x + x.mean(-2, keepdim=True))
+
+
+class MixesRowsInTraining(RMSNorm):
+    def forward(self, x):
+        return super().forward(x - x.mean(0, keepdim=True) if self.training else x)
+
+
 class Widens(RMSNorm):
     def forward(self, x):
         return super().forward(x.float())
@@ -301,6 +312,8 @@ class DrawsItsOwn(PreNorm):
 
 PARTS = [
     ("norm", blocks.each_position_alone, MixesPositions, "output 1 moved when position 0 changed"),
+    ("norm", blocks.each_position_alone, MixesInEvaluation, r"changed .length 2.$"),
+    ("norm", common.rows_alone, MixesRowsInTraining, "row 1 beside row 0 .*, in training$"),
     ("norm", blocks.dtype_is_kept, Widens, "becomes torch.float32"),
     ("norm", blocks.extremes_are_finite, SquaresInHalf, "zeros"),
     ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved when position 0 changed"),
@@ -754,6 +767,34 @@ def test_promise_is_broken_by_a_component_that_is_wrong(slot, promise, component
         promise(Example(slot, component))
 
 
+class DropsByDefault(nn.Module):
+    """An ordinary feed-forward that drops in training, by a rate of its own."""
+
+    def __init__(self, d_model, *, rate=0.1):
+        super().__init__()
+        self.linear, self.rate = nn.Linear(d_model, d_model), rate
+
+    def drop(self, y):
+        return F.dropout(y, self.rate, self.training)
+
+    def forward(self, x, context=None):
+        return self.drop(self.linear(x if context is None else context.mask.blank(x)))
+
+
+class DropsByAModule(DropsByDefault):
+    def __init__(self, d_model, *, rate=0.1):
+        super().__init__(d_model, rate=rate)
+        self.drop = nn.Dropout(rate)
+
+
+@pytest.mark.parametrize("component", [DropsByDefault, DropsByAModule])
+def test_no_promise_is_broken_by_dropout_in_training(component):
+    for promise in PROMISES["feedforward"]:
+        if promise in (common.exports, common.compiles):
+            continue
+        promise(Example("feedforward", component))
+
+
 @pytest.mark.slow
 def test_export_is_refused_to_what_looks_at_values():
     with pytest.raises(Exception, match="data-dependent"):
@@ -785,8 +826,6 @@ def test_compilation_is_refused_to_what_it_would_change(component, message):
 
 
 def test_every_promise_is_shown_to_fail():
-    from variants.testing import PROMISES
-
     broken = {promise for _, promise, _, _ in CASES} | {common.exports, common.compiles}
     assert {promise for promises in PROMISES.values() for promise in promises} <= broken
 

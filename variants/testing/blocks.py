@@ -12,7 +12,19 @@ from variants.blocks.context import Context
 from variants.blocks.heads.base import IGNORED
 from variants.blocks.masks import AttentionMask
 from variants.blocks.norms import LayerNorm
-from variants.testing.base import INF, NAN, Broken, distance, finite, gradients, moved, noise, same, weighted
+from variants.testing.base import (
+    INF,
+    NAN,
+    Broken,
+    distance,
+    finite,
+    gradients,
+    in_both_modes,
+    moved,
+    noise,
+    same,
+    weighted,
+)
 from variants.testing.examples import D_MODEL, VOCAB, Example
 from variants.testing.probes import HeadProbe, ids_of, probe
 
@@ -20,6 +32,7 @@ from variants.testing.probes import HeadProbe, ids_of, probe
 # Norms and feed-forwards
 
 
+@in_both_modes
 def each_position_alone(example: Example) -> None:
     """A position's output depends on its input alone, not on other positions or rows."""
     part = example()
@@ -67,6 +80,7 @@ def extremes_are_finite(example: Example) -> None:
             finite(slope, f"{name} ({dtype}): the gradient of {what}")
 
 
+@in_both_modes
 def pads_change_nothing(example: Example) -> None:
     """What pads hold, NaN and infinity included, changes no real position and no gradient."""
     part = example()
@@ -87,6 +101,7 @@ def pads_change_nothing(example: Example) -> None:
                 same(found[name], slope, f"{what}: the gradient of {name}")
 
 
+@in_both_modes
 def a_context_is_optional(example: Example) -> None:
     """Called without a context it is what it is with an empty one."""
     part, x = example(), noise(2, 3, D_MODEL)
@@ -97,6 +112,7 @@ def a_context_is_optional(example: Example) -> None:
 # Residuals
 
 
+@in_both_modes
 def every_branch_counts(example: Example) -> None:
     """With two and with three branches: each runs once, moves the output, and gets a gradient; so does the input."""
     for n in (2, 3):
@@ -164,6 +180,7 @@ def _branches(n: int) -> nn.ModuleList:
 # Embeddings and heads
 
 
+@in_both_modes
 def each_token_alone(example: Example) -> None:
     """A token's vector depends on its id alone, and a hidden state's logits on that state alone."""
     embedding, ids = example(), ids_of(2, 5)

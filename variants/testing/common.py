@@ -12,7 +12,18 @@ from torch.utils.checkpoint import checkpoint
 
 from variants.blocks.initialisers import Normal
 from variants.blocks.initialisers.base import initialise
-from variants.testing.base import INF, NAN, Broken, close, distance, finite, gradients, same, weighted
+from variants.testing.base import (
+    INF,
+    NAN,
+    Broken,
+    close,
+    distance,
+    finite,
+    gradients,
+    in_both_modes,
+    same,
+    weighted,
+)
 from variants.testing.examples import Example
 from variants.testing.probes import Probe, probe
 
@@ -41,6 +52,7 @@ def same_shape(example: Example) -> None:
             raise Broken(f"{tuple(x.shape)} gives {tuple(tried(x, *rest).shape)}")
 
 
+@in_both_modes
 def rows_alone(example: Example) -> None:
     """Each row of a batch is what it would be by itself, whatever the other row holds."""
     tried = probe(example)
