@@ -38,6 +38,7 @@ from variants.testing import (
     check,
     common,
     crosses,
+    ends,
     kernels,
     layouts,
     mixers,
@@ -251,6 +252,16 @@ class MixesRowsInTraining(RMSNorm):
         return super().forward(x - x.mean(0, keepdim=True) if self.training else x)
 
 
+class MixesHeads(RMSNorm):
+    def forward(self, x):
+        return super().forward(x if x.dim() < 4 else x + x.mean(1, keepdim=True))
+
+
+class LeaksNaN(RMSNorm):
+    def forward(self, x):
+        return super().forward(x) + 0 * x.mean(-2, keepdim=True)
+
+
 class Widens(RMSNorm):
     def forward(self, x):
         return super().forward(x.float())
@@ -276,6 +287,24 @@ class NeedsAContext(PlainFeedForward):
         return super().forward(x, context) + (context is None)
 
 
+class LooksAheadWhereCausal(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y + F.pad(y[:, 1:], (0, 0, 0, 1)) if context is not None and context.mask.causal else y
+
+
+class MixesDocuments(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y if context is None or context.mask.documents is None else y + x.mean(1, keepdim=True)
+
+
+class DoublesWithACache(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y if context is None or context.cache is None else y * 2
+
+
 class SkipsABranch(PreNorm):
     def forward(self, x, *branches):
         return super().forward(x, *branches[:-1], lambda y: y)
@@ -291,6 +320,24 @@ class LosesANorm(PreNorm):
     def __init__(self, norm, n_branches, depths):
         super().__init__(norm, n_branches, depths)
         norm()
+
+
+class ShiftsTheWrongWay(PreNorm):
+    def forward(self, x, *branches):
+        for norm, branch in zip(self.norms, branches, strict=True):
+            y = norm(x)
+            x = x + branch(y + F.pad(y[..., 1:, :], (0, 0, 0, 1)))
+        return x
+
+
+class EntersWithTheMean(PreNorm):
+    def enter(self, x):
+        return x + x.mean(-2, keepdim=True)
+
+
+class LeavesWithNaN(PreNorm):
+    def leave(self, x):
+        return x + 0 * x.sum(-2, keepdim=True)
 
 
 class NeverLeaves(PreNorm):
@@ -311,14 +358,22 @@ class DrawsItsOwn(PreNorm):
 
 
 PARTS = [
-    ("norm", blocks.each_position_alone, MixesPositions, "output 1 moved when position 0 changed"),
-    ("norm", blocks.each_position_alone, MixesInEvaluation, r"changed .length 2.$"),
+    ("norm", blocks.each_position_alone, MixesPositions, "output 1 moved by .* when position 0 changed"),
+    ("norm", blocks.each_position_alone, MixesInEvaluation, r"changed .input of .1, 2, 16..$"),
+    ("norm", blocks.each_position_alone, MixesHeads, r"output 1, 0 moved by .* when position 0, 0 changed"),
+    ("norm", blocks.each_position_alone, LeaksNaN, "output 0 beside positions of nan"),
     ("norm", common.rows_alone, MixesRowsInTraining, "row 1 beside row 0 .*, in training$"),
     ("norm", blocks.dtype_is_kept, Widens, "becomes torch.float32"),
     ("norm", blocks.extremes_are_finite, SquaresInHalf, "zeros"),
-    ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved when position 0 changed"),
+    ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved by .* when position 0 changed"),
     ("feedforward", blocks.pads_change_nothing, LeaksPads, "the gradient of"),
-    ("feedforward", blocks.a_context_is_optional, NeedsAContext, "without a context"),
+    ("feedforward", blocks.a_context_is_optional, NeedsAContext, "with a context, an empty one, and without"),
+    ("feedforward", blocks.a_context_is_optional, LooksAheadWhereCausal, "a causal one, and without .length 3"),
+    ("feedforward", blocks.a_context_is_optional, MixesDocuments, "one of documents"),
+    ("feedforward", blocks.a_context_is_optional, DoublesWithACache, "one with a cache"),
+    ("residual", blocks.the_stream_is_each_positions_own, ShiftsTheWrongWay, "output 0 moved by .* position 1 changed"),
+    ("residual", blocks.the_stream_is_each_positions_own, EntersWithTheMean, "output 1 moved by .* position 0 changed"),
+    ("residual", blocks.the_stream_is_each_positions_own, LeavesWithNaN, "beside positions of nan"),
     ("residual", blocks.every_branch_counts, SkipsABranch, "they run"),
     ("residual", blocks.every_branch_counts, RunsTwice, r"they run \[2, 1\] times"),
     ("residual", blocks.every_norm_is_its_own, LosesANorm, "makes 3 norms and holds 2"),
@@ -532,6 +587,19 @@ class ClampsIds(TiedEmbedding):
         return super().forward(ids.clamp(min=2))
 
 
+class GivesSingle(TiedEmbedding):
+    def forward(self, ids):
+        return super().forward(ids).float()
+
+    def unembed(self, x):
+        return super().unembed(x.to(self.table.weight.dtype))
+
+
+class WidensLogits(TiedEmbedding):
+    def unembed(self, x):
+        return super().unembed(x).float()
+
+
 class TakesTheMean(LinearHead):
     def loss(self, x, targets, embedding, label_smoothing=0.0):
         loss = super().loss(x, targets, embedding, label_smoothing)
@@ -547,6 +615,18 @@ class SmoothsOverTheOthers(LinearHead):
 class ProjectsIgnored(LinearHead):
     def loss(self, x, targets, embedding, label_smoothing=0.0):
         return super().loss(x + 0 * x.sum(), targets, embedding, label_smoothing)
+
+
+class OverflowsInHalf(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        loss = super().loss(x, targets, embedding, label_smoothing)
+        return loss if x.dtype != torch.bfloat16 else loss._replace(loss=loss.loss * math.nan)
+
+
+class SumsInHalf(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        loss = super().loss(x, targets, embedding, label_smoothing)
+        return loss._replace(nll=loss.nll.to(x.dtype))
 
 
 class SkipsAnIndex:
@@ -573,11 +653,15 @@ class IgnoresTheGenerator:
 
 
 SMALL = [
-    ("embedding", blocks.each_token_alone, AddsTheMean, "and alone"),
-    ("embedding", blocks.ids_differ, ClampsIds, "ids 0 and 1 have the same vector"),
-    ("head", blocks.loss_is_cross_entropy_of_the_logits, TakesTheMean, "the loss"),
-    ("head", blocks.loss_is_cross_entropy_of_the_logits, SmoothsOverTheOthers, "label_smoothing 0.1"),
-    ("head", blocks.ignored_targets_do_not_matter, ProjectsIgnored, "states of nan"),
+    ("embedding", ends.each_token_alone, AddsTheMean, "and alone"),
+    ("embedding", ends.ids_differ, ClampsIds, "ids 0 and 1 have the same vector"),
+    ("embedding", ends.vectors_have_its_dtype, GivesSingle, "in torch.float64, its vectors are torch.float32"),
+    ("embedding", ends.vectors_have_its_dtype, WidensLogits, "in torch.float64, its logits are torch.float32"),
+    ("head", ends.loss_is_cross_entropy_of_the_logits, TakesTheMean, "the loss"),
+    ("head", ends.loss_is_cross_entropy_of_the_logits, SmoothsOverTheOthers, "label_smoothing 0.1"),
+    ("head", ends.ignored_targets_do_not_matter, ProjectsIgnored, "states of nan"),
+    ("head", ends.loss_in_bf16_is_close, OverflowsInHalf, "bfloat16: the loss: not finite"),
+    ("head", ends.loss_in_bf16_is_close, SumsInHalf, "bfloat16: the nll is torch.bfloat16"),
     ("sharing", blocks.layers_are_in_order, SkipsAnIndex, r"2 layers: \[0, 2\]"),
     ("initialiser", layouts.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
     ("initialiser", layouts.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),

@@ -13,6 +13,7 @@ from variants.testing.examples import Example
 
 Promise = Callable[[Example], None]
 NAN, INF = float("nan"), float("inf")
+BF16_TOLERANCE = 0.05  # of the output's size: 8 bits of mantissa, through a few layers
 CHUNKS = ([1, 1], [12], [1] * 12, [5, 1, 1, 5])  # of a sequence that is passed through a cache, the shortest first
 
 

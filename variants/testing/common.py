@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from variants.blocks.initialisers import Normal
 from variants.blocks.initialisers.base import initialise
 from variants.testing.base import (
+    BF16_TOLERANCE,
     INF,
     NAN,
     Broken,
@@ -26,8 +27,6 @@ from variants.testing.base import (
 )
 from variants.testing.examples import Example
 from variants.testing.probes import Probe, probe
-
-BF16_TOLERANCE = 0.05  # of the output's size: 8 bits of mantissa, through a few layers
 
 
 def shape_and_dtype(example: Example) -> None:
