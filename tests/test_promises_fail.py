@@ -42,6 +42,7 @@ from variants.testing import (
     kernels,
     layouts,
     mixers,
+    parts,
     positions,
     training,
 )
@@ -206,6 +207,32 @@ class DropsTheLast(PlainFeedForward):
         return super().forward(x, context)[:1]
 
 
+class HalfLearns(nn.Linear):
+    """An `nn.Linear` of which half the outputs pass no gradient to their weights."""
+
+    def forward(self, x):
+        first, second = self.weight.chunk(2)
+        return F.linear(x, torch.cat((first, second.detach())))
+
+
+class HalfItsQueriesLearn(Attention):
+    def __init__(self, d_model, n_heads, kernel):
+        super().__init__(d_model, n_heads, kernel)
+        self.q = HalfLearns(d_model, d_model, bias=False)
+
+
+class DropsInEvaluation(Attention):
+    @property
+    def dropout(self):
+        return self.attention_dropout
+
+
+class NeverDrops(Attention):
+    @property
+    def dropout(self):
+        return 0.0
+
+
 MIXERS = [
     (mixers.causality, LooksAhead, "output 0 moved by .* when token 1 changed .length 2"),
     (mixers.both_sides, SeesThePastAlone, "output 0 did not move when token 1 changed"),
@@ -221,13 +248,56 @@ MIXERS = [
     (common.rows_alone, SpreadsRows, "row 1 beside row 0"),
     (common.rows_alone, LeaksIntoTheFirst, r"row 0 beside row 1 and by itself .length 1"),
     (common.every_parameter_learns, NeverLearns, "idle gets no gradient"),
+    (common.every_parameter_learns, HalfItsQueriesLearn, "8 of 16 rows of q.weight, the first 8, get no gradient"),
+    (parts.dropout_is_for_training_alone, DropsInEvaluation, "in evaluation, dropout of 0.3 and of 0"),
+    (parts.dropout_is_for_training_alone, NeverDrops, "in training, attention_dropout of 0.3 drops nothing"),
     (common.float32_is_close_to_float64, AlwaysSingle, "float32 and float64"),
 ]
+
+
+class DropsWithoutAModule(PlainFeedForward):
+    def forward(self, x, context=None):
+        return F.dropout(super().forward(x, context), 0.1)
+
+
+class IgnoresItsRate(PlainFeedForward):
+    def forward(self, x, context=None):
+        x = x if context is None else context.mask.blank(x)
+        return self.down(self.activation(self.up(x)))
+
+
+class CountsPads(PlainFeedForward):
+    def forward(self, x, context=None):
+        if context is not None:
+            context.add_loss("size", context.mask.blank(x).square().mean())
+        return super().forward(x, context)
+
+
+class ReadsPads(PlainFeedForward):
+    def forward(self, x, context=None):
+        if context is not None:
+            keep = torch.ones(x.shape[:2]) if context.mask.keep is None else context.mask.keep.to(x.dtype)
+            context.add_loss("size", (x.square().mean(-1) * keep).sum() / keep.sum())
+        return super().forward(x, context)
+
+
+class AddsALossAToken(PlainFeedForward):
+    def forward(self, x, context=None):
+        if context is not None:
+            context.losses["size"] = x.square().mean(-1)
+        return super().forward(x, context)
+
+
 FEEDFORWARDS = [
     (common.shape_and_dtype, DropsTheLast, "batch 2"),
-    (common.same_shape, Halves, "gives"),
+    (parts.same_shape, Halves, "gives"),
     (common.bf16_is_finite_and_close, Overflows, "not finite"),
     (common.autocast_is_finite_and_close, Overflows, "not finite"),
+    (parts.dropout_is_for_training_alone, DropsWithoutAModule, "in evaluation, called twice"),
+    (parts.dropout_is_for_training_alone, IgnoresItsRate, "feedforward_dropout of 0.3 drops nothing"),
+    (parts.added_losses_ignore_pads, CountsPads, "the loss 'size' beside 2 left pads of 1 and alone: differs"),
+    (parts.added_losses_ignore_pads, ReadsPads, "the loss 'size' beside 2 left pads of nan: not finite"),
+    (parts.added_losses_ignore_pads, AddsALossAToken, "has the shape .1, 3., and is no single number"),
     (common.state_dict_round_trips, KeepsValuesAside, "loaded and saved"),
     (common.copies_are_equal_and_apart, SharesWithItsCopy, "the original, after its copy was overwritten"),
     (common.built_on_meta_is_the_same, KeepsAComputedBuffer, "built on the meta device"),
@@ -378,7 +448,7 @@ PARTS = [
     ("residual", blocks.every_branch_counts, RunsTwice, r"they run \[2, 1\] times"),
     ("residual", blocks.every_norm_is_its_own, LosesANorm, "makes 3 norms and holds 2"),
     ("residual", blocks.enters_and_leaves, NeverLeaves, "leaves as"),
-    ("residual", common.recomputing_changes_nothing, DrawsItsOwn, "recomputed, with dropout"),
+    ("residual", parts.recomputing_changes_nothing, DrawsItsOwn, "recomputed, with dropout"),
 ]
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -871,8 +941,28 @@ class DropsByAModule(DropsByDefault):
         self.drop = nn.Dropout(rate)
 
 
-@pytest.mark.parametrize("component", [DropsByDefault, DropsByAModule])
-def test_no_promise_is_broken_by_dropout_in_training(component):
+class Routes(nn.Module):
+    """Experts, of which each token has one, and a loss that balances them, real tokens alone."""
+
+    def __init__(self, d_model):
+        super().__init__()
+        self.gate = nn.Linear(d_model, 4, bias=False)
+        self.up = nn.ModuleList(nn.Linear(d_model, 4 * d_model) for _ in range(4))
+        self.down = nn.ModuleList(nn.Linear(4 * d_model, d_model) for _ in range(4))
+
+    def forward(self, x, context=None):
+        context = context or Context()
+        x = context.mask.blank(x)
+        shares = self.gate(x).softmax(-1)
+        chosen = shares == shares.amax(-1, keepdim=True)
+        keep = torch.ones(x.shape[:2], dtype=torch.bool) if context.mask.keep is None else context.mask.keep
+        context.add_loss("balance", (shares[keep].mean(0) * chosen[keep].to(x.dtype).mean(0)).sum())
+        each = [down(F.relu(up(x))) for up, down in zip(self.up, self.down, strict=True)]
+        return (torch.stack(each, -1) * (shares * chosen)[..., None, :]).sum(-1)
+
+
+@pytest.mark.parametrize("component", [DropsByDefault, DropsByAModule, Routes])
+def test_no_promise_is_broken_by_an_ordinary_feed_forward(component):
     for promise in PROMISES["feedforward"]:
         if promise in (common.exports, common.compiles):
             continue

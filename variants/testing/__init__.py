@@ -7,7 +7,7 @@
 norm RMSNorm  same shape: holds
 """
 
-from variants.testing import blocks, common, crosses, ends, kernels, layouts, mixers, positions, training
+from variants.testing import blocks, common, crosses, ends, kernels, layouts, mixers, parts, positions, training
 from variants.testing.base import Broken, Promise
 from variants.testing.examples import Example
 from variants.testing.probes import PROBES, Probe
@@ -30,6 +30,7 @@ __all__ = [
     "kernels",
     "layouts",
     "mixers",
+    "parts",
     "positions",
     "training",
 ]

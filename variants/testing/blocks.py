@@ -53,8 +53,8 @@ def _places_alone(run: Callable[[Tensor], Tensor], shape: tuple[int, ...], what:
     for place, held in itertools.product(places, (NAN, INF)):
         spoilt = torch.full_like(x, held)
         spoilt[place] = x[place]
-        what = f"output {_named(place)} beside positions of {held:g} and of others {of}"
-        same(run(spoilt)[place], before[place], what)
+        beside = f"output {_named(place)} beside positions of {held:g} and of others {of}"
+        same(run(spoilt)[place], before[place], beside)
     same(run(x.flip(-2)), before.flip(-2), f"positions in another order {of}")
 
 

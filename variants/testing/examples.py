@@ -80,6 +80,10 @@ class Example:
         """Whether the constructor takes something of that name."""
         return name in inspect.signature(self.choice.build).parameters
 
+    def takes(self, name: str) -> bool:
+        """Whether it takes an offer of that name, which neither its registration nor the fields have set."""
+        return self.asks(name) and name not in self.choice.fixed and name not in self.fields
+
     def in_training(self) -> Example:
         """The same component, to be built in training, with nothing dropped."""
         other = copy.copy(self)

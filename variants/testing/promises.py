@@ -15,20 +15,21 @@ from variants.errors import ConfigError, unknown
 from variants.registry import SLOTS
 from variants.testing import blocks, crosses, ends, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
-from variants.testing.common import COMMON, compiles, exports, recomputing_changes_nothing, same_shape
+from variants.testing.common import COMMON, compiles, exports
 from variants.testing.examples import Example
+from variants.testing.parts import ADDS, PART
 
-PART = (same_shape, *COMMON, recomputing_changes_nothing)  # parts of a layer, which is what is recomputed
+LAYER = (*PART, *COMMON)  # what a layer is made of
 TRACED = (exports, compiles)
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
-    "mixer": (*PART, *mixers.MIXER, *TRACED),
-    "cross": (*PART, *crosses.CROSS, *TRACED),
+    "mixer": (*LAYER, *ADDS, *mixers.MIXER, *TRACED),
+    "cross": (*LAYER, *ADDS, *crosses.CROSS, *TRACED),
     "kernel": (*kernels.KERNEL, *COMMON, *TRACED),
     "position": (*positions.POSITION, *COMMON, *TRACED),
-    "norm": (*PART, *blocks.NORM, *TRACED),
-    "residual": (*PART, *blocks.RESIDUAL, *TRACED),
-    "feedforward": (*PART, *blocks.FEEDFORWARD, *TRACED),
+    "norm": (*LAYER, *blocks.NORM, *TRACED),
+    "residual": (*LAYER, *blocks.RESIDUAL, *TRACED),
+    "feedforward": (*LAYER, *ADDS, *blocks.FEEDFORWARD, *TRACED),
     "embedding": (*COMMON, *ends.EMBEDDING, *TRACED),
     "head": (*COMMON, *ends.HEAD, *TRACED),
     "sharing": blocks.SHARING,
