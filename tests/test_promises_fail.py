@@ -36,6 +36,7 @@ from variants.testing import (
     Example,
     blocks,
     check,
+    check_example,
     common,
     crosses,
     ends,
@@ -1046,11 +1047,18 @@ def test_check_says_what_was_raised():
         def forward(self, x):
             raise RuntimeError("no\nway")
 
-    from variants.testing import check_example
-
     verdict = next(iter(check_example(Example("norm", Stubborn))))
     assert not verdict.holds
     assert verdict.message == "raised RuntimeError: no"
+
+
+def test_check_says_in_one_line_what_no_model_offers():
+    class Wide(RMSNorm):
+        def __init__(self, width, hidden):
+            super().__init__(width)
+
+    (verdict,) = check_example(Example("norm", Wide))
+    assert str(verdict) == "norm Wide  can be built: BROKEN: needs hidden, which is not given"
 
 
 def test_check_takes_a_slot_and_a_choice_or_a_choice_alone():

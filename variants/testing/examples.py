@@ -17,7 +17,7 @@ from variants.blocks.kernels.math import Math
 from variants.blocks.norms import LayerNorm
 from variants.blocks.residuals.base import Depths
 from variants.models import Assembly, skeleton
-from variants.registry import SLOTS, Choice, Slot
+from variants.registry import SLOTS, Choice, Slot, fields_of
 
 D_MODEL, N_HEADS, VOCAB, MAX_LENGTH = 16, 4, 19, 64
 RATES = ("dropout", "attention_dropout", "feedforward_dropout", "embedding_dropout")
@@ -83,6 +83,11 @@ class Example:
     def takes(self, name: str) -> bool:
         """Whether it takes an offer of that name, which neither its registration nor the fields have set."""
         return self.asks(name) and name not in self.choice.fixed and name not in self.fields
+
+    def missing(self) -> list[str]:
+        """What its constructor needs and neither the fields nor a model give."""
+        given = {"assembly", *offers(), *self.fields, *self.choice.fixed}
+        return [name for name, field in fields_of(self.choice.build).items() if field.required and name not in given]
 
     def in_training(self) -> Example:
         """The same component, to be built in training, with nothing dropped."""
