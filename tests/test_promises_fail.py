@@ -343,6 +343,16 @@ class SquaresInHalf(RMSNorm):
         return self.weight.to(x.dtype) * x * x.square().mean(-1, keepdim=True).rsqrt()
 
 
+class LearnsInEvaluationAlone(RMSNorm):
+    def forward(self, x):
+        return super().forward(x) if not self.training else super().forward(x).detach() + x - x.detach()
+
+
+class WidensInTraining(RMSNorm):
+    def forward(self, x):
+        return super().forward(x.double() if self.training else x)
+
+
 class LooksBack(PlainFeedForward):
     def forward(self, x, context=None):
         return super().forward(x, context) + F.pad(x, (0, 0, 1, -1))
@@ -434,6 +444,8 @@ PARTS = [
     ("norm", blocks.each_position_alone, MixesHeads, r"output 1, 0 moved by .* when position 0, 0 changed"),
     ("norm", blocks.each_position_alone, LeaksNaN, "output 0 beside positions of nan"),
     ("norm", common.rows_alone, MixesRowsInTraining, "row 1 beside row 0 .*, in training$"),
+    ("norm", common.every_parameter_learns, LearnsInEvaluationAlone, "weight gets no gradient, in training"),
+    ("norm", blocks.dtype_is_kept, WidensInTraining, "torch.float32 becomes torch.float64, in training"),
     ("norm", blocks.dtype_is_kept, Widens, "becomes torch.float32"),
     ("norm", blocks.extremes_are_finite, SquaresInHalf, "zeros"),
     ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved by .* when position 0 changed"),

@@ -62,6 +62,7 @@ def _named(place: tuple[int, ...]) -> str:
     return ", ".join(map(str, place[1:]))
 
 
+@in_both_modes
 def dtype_is_kept(example: Example) -> None:
     """The output has the input's dtype: float64, float32, bfloat16 and float16, and under autocast."""
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
@@ -75,6 +76,7 @@ def dtype_is_kept(example: Example) -> None:
             raise Broken(f"{dtype} becomes {y.dtype} under autocast")
 
 
+@in_both_modes
 def extremes_are_finite(example: Example) -> None:
     """Finite, forward and backward, at 0 and at constants, and at 300 in float16, whose square overflows there."""
     constant, normal = torch.ones(2, 3, D_MODEL), noise(2, 3, D_MODEL)
@@ -187,6 +189,7 @@ def every_norm_is_its_own(example: Example) -> None:
         raise Broken(f"final_norm is {example().final_norm!r}, neither True nor False")
 
 
+@in_both_modes
 def enters_and_leaves(example: Example) -> None:
     """The stream ends in the shape in which the stack's input came, in its dtype, with another layer between."""
     first, second = example(), example(seed=1)

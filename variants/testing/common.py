@@ -61,6 +61,7 @@ def rows_alone(example: Example) -> None:
                 same(tried(*spoilt)[row : row + 1], alone, what)
 
 
+@in_both_modes
 def every_parameter_learns(example: Example) -> None:
     """Every parameter gets a gradient by some input, each row of an `nn.Linear` too, and every gradient is finite."""
     tried = probe(example)
