@@ -31,15 +31,19 @@ from variants.errors import ConfigError
 from variants.models import DecoderOnly, EncoderDecoder
 from variants.registry import SLOTS
 from variants.testing import (
+    PROMISES,
     Broken,
     Example,
     blocks,
     check,
+    check_example,
     common,
     crosses,
+    ends,
     kernels,
     layouts,
     mixers,
+    parts,
     positions,
     training,
 )
@@ -204,6 +208,32 @@ class DropsTheLast(PlainFeedForward):
         return super().forward(x, context)[:1]
 
 
+class HalfLearns(nn.Linear):
+    """An `nn.Linear` of which half the outputs pass no gradient to their weights."""
+
+    def forward(self, x):
+        first, second = self.weight.chunk(2)
+        return F.linear(x, torch.cat((first, second.detach())))
+
+
+class HalfItsQueriesLearn(Attention):
+    def __init__(self, d_model, n_heads, kernel):
+        super().__init__(d_model, n_heads, kernel)
+        self.q = HalfLearns(d_model, d_model, bias=False)
+
+
+class DropsInEvaluation(Attention):
+    @property
+    def dropout(self):
+        return self.attention_dropout
+
+
+class NeverDrops(Attention):
+    @property
+    def dropout(self):
+        return 0.0
+
+
 MIXERS = [
     (mixers.causality, LooksAhead, "output 0 moved by .* when token 1 changed .length 2"),
     (mixers.both_sides, SeesThePastAlone, "output 0 did not move when token 1 changed"),
@@ -219,13 +249,56 @@ MIXERS = [
     (common.rows_alone, SpreadsRows, "row 1 beside row 0"),
     (common.rows_alone, LeaksIntoTheFirst, r"row 0 beside row 1 and by itself .length 1"),
     (common.every_parameter_learns, NeverLearns, "idle gets no gradient"),
+    (common.every_parameter_learns, HalfItsQueriesLearn, "8 of 16 rows of q.weight, the first 8, get no gradient"),
+    (parts.dropout_is_for_training_alone, DropsInEvaluation, "in evaluation, dropout of 0.3 and of 0"),
+    (parts.dropout_is_for_training_alone, NeverDrops, "in training, attention_dropout of 0.3 drops nothing"),
     (common.float32_is_close_to_float64, AlwaysSingle, "float32 and float64"),
 ]
+
+
+class DropsWithoutAModule(PlainFeedForward):
+    def forward(self, x, context=None):
+        return F.dropout(super().forward(x, context), 0.1)
+
+
+class IgnoresItsRate(PlainFeedForward):
+    def forward(self, x, context=None):
+        x = x if context is None else context.mask.blank(x)
+        return self.down(self.activation(self.up(x)))
+
+
+class CountsPads(PlainFeedForward):
+    def forward(self, x, context=None):
+        if context is not None:
+            context.add_loss("size", context.mask.blank(x).square().mean())
+        return super().forward(x, context)
+
+
+class ReadsPads(PlainFeedForward):
+    def forward(self, x, context=None):
+        if context is not None:
+            keep = torch.ones(x.shape[:2]) if context.mask.keep is None else context.mask.keep.to(x.dtype)
+            context.add_loss("size", (x.square().mean(-1) * keep).sum() / keep.sum())
+        return super().forward(x, context)
+
+
+class AddsALossAToken(PlainFeedForward):
+    def forward(self, x, context=None):
+        if context is not None:
+            context.losses["size"] = x.square().mean(-1)
+        return super().forward(x, context)
+
+
 FEEDFORWARDS = [
     (common.shape_and_dtype, DropsTheLast, "batch 2"),
-    (common.same_shape, Halves, "gives"),
+    (parts.same_shape, Halves, "gives"),
     (common.bf16_is_finite_and_close, Overflows, "not finite"),
     (common.autocast_is_finite_and_close, Overflows, "not finite"),
+    (parts.dropout_is_for_training_alone, DropsWithoutAModule, "in evaluation, called twice"),
+    (parts.dropout_is_for_training_alone, IgnoresItsRate, "feedforward_dropout of 0.3 drops nothing"),
+    (parts.added_losses_ignore_pads, CountsPads, "the loss 'size' beside 2 left pads of 1 and alone: differs"),
+    (parts.added_losses_ignore_pads, ReadsPads, "the loss 'size' beside 2 left pads of nan: not finite"),
+    (parts.added_losses_ignore_pads, AddsALossAToken, "has the shape .1, 3., and is no single number"),
     (common.state_dict_round_trips, KeepsValuesAside, "loaded and saved"),
     (common.copies_are_equal_and_apart, SharesWithItsCopy, "the original, after its copy was overwritten"),
     (common.built_on_meta_is_the_same, KeepsAComputedBuffer, "built on the meta device"),
@@ -240,6 +313,26 @@ class MixesPositions(RMSNorm):
         return super().forward(x + x.mean(-2, keepdim=True))
 
 
+class MixesInEvaluation(RMSNorm):
+    def forward(self, x):
+        return super().forward(x if self.training else x + x.mean(-2, keepdim=True))
+
+
+class MixesRowsInTraining(RMSNorm):
+    def forward(self, x):
+        return super().forward(x - x.mean(0, keepdim=True) if self.training else x)
+
+
+class MixesHeads(RMSNorm):
+    def forward(self, x):
+        return super().forward(x if x.dim() < 4 else x + x.mean(1, keepdim=True))
+
+
+class LeaksNaN(RMSNorm):
+    def forward(self, x):
+        return super().forward(x) + 0 * x.mean(-2, keepdim=True)
+
+
 class Widens(RMSNorm):
     def forward(self, x):
         return super().forward(x.float())
@@ -248,6 +341,16 @@ class Widens(RMSNorm):
 class SquaresInHalf(RMSNorm):
     def forward(self, x):
         return self.weight.to(x.dtype) * x * x.square().mean(-1, keepdim=True).rsqrt()
+
+
+class LearnsInEvaluationAlone(RMSNorm):
+    def forward(self, x):
+        return super().forward(x) if not self.training else super().forward(x).detach() + x - x.detach()
+
+
+class WidensInTraining(RMSNorm):
+    def forward(self, x):
+        return super().forward(x.double() if self.training else x)
 
 
 class LooksBack(PlainFeedForward):
@@ -265,6 +368,24 @@ class NeedsAContext(PlainFeedForward):
         return super().forward(x, context) + (context is None)
 
 
+class LooksAheadWhereCausal(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y + F.pad(y[:, 1:], (0, 0, 0, 1)) if context is not None and context.mask.causal else y
+
+
+class MixesDocuments(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y if context is None or context.mask.documents is None else y + x.mean(1, keepdim=True)
+
+
+class DoublesWithACache(PlainFeedForward):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y if context is None or context.cache is None else y * 2
+
+
 class SkipsABranch(PreNorm):
     def forward(self, x, *branches):
         return super().forward(x, *branches[:-1], lambda y: y)
@@ -280,6 +401,24 @@ class LosesANorm(PreNorm):
     def __init__(self, norm, n_branches, depths):
         super().__init__(norm, n_branches, depths)
         norm()
+
+
+class ShiftsTheWrongWay(PreNorm):
+    def forward(self, x, *branches):
+        for norm, branch in zip(self.norms, branches, strict=True):
+            y = norm(x)
+            x = x + branch(y + F.pad(y[..., 1:, :], (0, 0, 0, 1)))
+        return x
+
+
+class EntersWithTheMean(PreNorm):
+    def enter(self, x):
+        return x + x.mean(-2, keepdim=True)
+
+
+class LeavesWithNaN(PreNorm):
+    def leave(self, x):
+        return x + 0 * x.sum(-2, keepdim=True)
 
 
 class NeverLeaves(PreNorm):
@@ -300,17 +439,29 @@ class DrawsItsOwn(PreNorm):
 
 
 PARTS = [
-    ("norm", blocks.each_position_alone, MixesPositions, "output 1 moved when position 0 changed"),
+    ("norm", blocks.each_position_alone, MixesPositions, "output 1 moved by .* when position 0 changed"),
+    ("norm", blocks.each_position_alone, MixesInEvaluation, r"changed .input of .1, 2, 16..$"),
+    ("norm", blocks.each_position_alone, MixesHeads, r"output 1, 0 moved by .* when position 0, 0 changed"),
+    ("norm", blocks.each_position_alone, LeaksNaN, "output 0 beside positions of nan"),
+    ("norm", common.rows_alone, MixesRowsInTraining, "row 1 beside row 0 .*, in training$"),
+    ("norm", common.every_parameter_learns, LearnsInEvaluationAlone, "weight gets no gradient, in training"),
+    ("norm", blocks.dtype_is_kept, WidensInTraining, "torch.float32 becomes torch.float64, in training"),
     ("norm", blocks.dtype_is_kept, Widens, "becomes torch.float32"),
     ("norm", blocks.extremes_are_finite, SquaresInHalf, "zeros"),
-    ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved when position 0 changed"),
+    ("feedforward", blocks.each_position_alone, LooksBack, "output 1 moved by .* when position 0 changed"),
     ("feedforward", blocks.pads_change_nothing, LeaksPads, "the gradient of"),
-    ("feedforward", blocks.a_context_is_optional, NeedsAContext, "without a context"),
+    ("feedforward", blocks.a_context_is_optional, NeedsAContext, "with a context, an empty one, and without"),
+    ("feedforward", blocks.a_context_is_optional, LooksAheadWhereCausal, "a causal one, and without .length 3"),
+    ("feedforward", blocks.a_context_is_optional, MixesDocuments, "one of documents"),
+    ("feedforward", blocks.a_context_is_optional, DoublesWithACache, "one with a cache"),
+    ("residual", blocks.the_stream_is_each_positions_own, ShiftsTheWrongWay, "output 0 moved by .* position 1 changed"),
+    ("residual", blocks.the_stream_is_each_positions_own, EntersWithTheMean, "output 1 moved by .* position 0 changed"),
+    ("residual", blocks.the_stream_is_each_positions_own, LeavesWithNaN, "beside positions of nan"),
     ("residual", blocks.every_branch_counts, SkipsABranch, "they run"),
     ("residual", blocks.every_branch_counts, RunsTwice, r"they run \[2, 1\] times"),
     ("residual", blocks.every_norm_is_its_own, LosesANorm, "makes 3 norms and holds 2"),
     ("residual", blocks.enters_and_leaves, NeverLeaves, "leaves as"),
-    ("residual", common.recomputing_changes_nothing, DrawsItsOwn, "recomputed, with dropout"),
+    ("residual", parts.recomputing_changes_nothing, DrawsItsOwn, "recomputed, with dropout"),
 ]
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -519,6 +670,19 @@ class ClampsIds(TiedEmbedding):
         return super().forward(ids.clamp(min=2))
 
 
+class GivesSingle(TiedEmbedding):
+    def forward(self, ids):
+        return super().forward(ids).float()
+
+    def unembed(self, x):
+        return super().unembed(x.to(self.table.weight.dtype))
+
+
+class WidensLogits(TiedEmbedding):
+    def unembed(self, x):
+        return super().unembed(x).float()
+
+
 class TakesTheMean(LinearHead):
     def loss(self, x, targets, embedding, label_smoothing=0.0):
         loss = super().loss(x, targets, embedding, label_smoothing)
@@ -534,6 +698,18 @@ class SmoothsOverTheOthers(LinearHead):
 class ProjectsIgnored(LinearHead):
     def loss(self, x, targets, embedding, label_smoothing=0.0):
         return super().loss(x + 0 * x.sum(), targets, embedding, label_smoothing)
+
+
+class OverflowsInHalf(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        loss = super().loss(x, targets, embedding, label_smoothing)
+        return loss if x.dtype != torch.bfloat16 else loss._replace(loss=loss.loss * math.nan)
+
+
+class SumsInHalf(LinearHead):
+    def loss(self, x, targets, embedding, label_smoothing=0.0):
+        loss = super().loss(x, targets, embedding, label_smoothing)
+        return loss._replace(nll=loss.nll.to(x.dtype))
 
 
 class SkipsAnIndex:
@@ -560,11 +736,15 @@ class IgnoresTheGenerator:
 
 
 SMALL = [
-    ("embedding", blocks.each_token_alone, AddsTheMean, "and alone"),
-    ("embedding", blocks.ids_differ, ClampsIds, "ids 0 and 1 have the same vector"),
-    ("head", blocks.loss_is_cross_entropy_of_the_logits, TakesTheMean, "the loss"),
-    ("head", blocks.loss_is_cross_entropy_of_the_logits, SmoothsOverTheOthers, "label_smoothing 0.1"),
-    ("head", blocks.ignored_targets_do_not_matter, ProjectsIgnored, "states of nan"),
+    ("embedding", ends.each_token_alone, AddsTheMean, "and alone"),
+    ("embedding", ends.ids_differ, ClampsIds, "ids 0 and 1 have the same vector"),
+    ("embedding", ends.vectors_have_its_dtype, GivesSingle, "in torch.float64, its vectors are torch.float32"),
+    ("embedding", ends.vectors_have_its_dtype, WidensLogits, "in torch.float64, its logits are torch.float32"),
+    ("head", ends.loss_is_cross_entropy_of_the_logits, TakesTheMean, "the loss"),
+    ("head", ends.loss_is_cross_entropy_of_the_logits, SmoothsOverTheOthers, "label_smoothing 0.1"),
+    ("head", ends.ignored_targets_do_not_matter, ProjectsIgnored, "states of nan"),
+    ("head", ends.loss_in_bf16_is_close, OverflowsInHalf, "bfloat16: the loss: not finite"),
+    ("head", ends.loss_in_bf16_is_close, SumsInHalf, "bfloat16: the nll is torch.bfloat16"),
     ("sharing", blocks.layers_are_in_order, SkipsAnIndex, r"2 layers: \[0, 2\]"),
     ("initialiser", layouts.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
     ("initialiser", layouts.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),
@@ -754,6 +934,54 @@ def test_promise_is_broken_by_a_component_that_is_wrong(slot, promise, component
         promise(Example(slot, component))
 
 
+class DropsByDefault(nn.Module):
+    """An ordinary feed-forward that drops in training, by a rate of its own."""
+
+    def __init__(self, d_model, *, rate=0.1):
+        super().__init__()
+        self.linear, self.rate = nn.Linear(d_model, d_model), rate
+
+    def drop(self, y):
+        return F.dropout(y, self.rate, self.training)
+
+    def forward(self, x, context=None):
+        return self.drop(self.linear(x if context is None else context.mask.blank(x)))
+
+
+class DropsByAModule(DropsByDefault):
+    def __init__(self, d_model, *, rate=0.1):
+        super().__init__(d_model, rate=rate)
+        self.drop = nn.Dropout(rate)
+
+
+class Routes(nn.Module):
+    """Experts, of which each token has one, and a loss that balances them, real tokens alone."""
+
+    def __init__(self, d_model):
+        super().__init__()
+        self.gate = nn.Linear(d_model, 4, bias=False)
+        self.up = nn.ModuleList(nn.Linear(d_model, 4 * d_model) for _ in range(4))
+        self.down = nn.ModuleList(nn.Linear(4 * d_model, d_model) for _ in range(4))
+
+    def forward(self, x, context=None):
+        context = context or Context()
+        x = context.mask.blank(x)
+        shares = self.gate(x).softmax(-1)
+        chosen = shares == shares.amax(-1, keepdim=True)
+        keep = torch.ones(x.shape[:2], dtype=torch.bool) if context.mask.keep is None else context.mask.keep
+        context.add_loss("balance", (shares[keep].mean(0) * chosen[keep].to(x.dtype).mean(0)).sum())
+        each = [down(F.relu(up(x))) for up, down in zip(self.up, self.down, strict=True)]
+        return (torch.stack(each, -1) * (shares * chosen)[..., None, :]).sum(-1)
+
+
+@pytest.mark.parametrize("component", [DropsByDefault, DropsByAModule, Routes])
+def test_no_promise_is_broken_by_an_ordinary_feed_forward(component):
+    for promise in PROMISES["feedforward"]:
+        if promise in (common.exports, common.compiles):
+            continue
+        promise(Example("feedforward", component))
+
+
 @pytest.mark.slow
 def test_export_is_refused_to_what_looks_at_values():
     with pytest.raises(Exception, match="data-dependent"):
@@ -785,8 +1013,6 @@ def test_compilation_is_refused_to_what_it_would_change(component, message):
 
 
 def test_every_promise_is_shown_to_fail():
-    from variants.testing import PROMISES
-
     broken = {promise for _, promise, _, _ in CASES} | {common.exports, common.compiles}
     assert {promise for promises in PROMISES.values() for promise in promises} <= broken
 
@@ -833,11 +1059,18 @@ def test_check_says_what_was_raised():
         def forward(self, x):
             raise RuntimeError("no\nway")
 
-    from variants.testing import check_example
-
     verdict = next(iter(check_example(Example("norm", Stubborn))))
     assert not verdict.holds
     assert verdict.message == "raised RuntimeError: no"
+
+
+def test_check_says_in_one_line_what_no_model_offers():
+    class Wide(RMSNorm):
+        def __init__(self, width, hidden):
+            super().__init__(width)
+
+    (verdict,) = check_example(Example("norm", Wide))
+    assert str(verdict) == "norm Wide  can be built: BROKEN: needs hidden, which is not given"
 
 
 def test_check_takes_a_slot_and_a_choice_or_a_choice_alone():

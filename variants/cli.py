@@ -108,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("check", parents=[common], help="test a choice against the promises of its slot")
     command.add_argument("target", help="slot.choice, a choice's name, or a module or .py file that registers some")
+    command.add_argument("fields", nargs="*", default=[], metavar="field", help="set a field of the choice: d_ff=64")
     command.set_defaults(run=_check)
 
     command = commands.add_parser("export", parents=[common], help="a decoder-only run as a transformers checkpoint")
@@ -218,10 +219,11 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from variants.config import fields
     from variants.testing import check
 
     broken = 0
-    for verdict in check(options.target):
+    for verdict in check(options.target, **fields(options.fields)):
         print(verdict, flush=True)
         broken += not verdict.holds
     return 1 if broken else 0

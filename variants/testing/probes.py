@@ -179,5 +179,5 @@ PROBES: dict[str, type[Probe]] = {
 
 
 def probe(example: Example, **changes: Any) -> Probe:
-    """An example behind its slot's probe, in evaluation."""
-    return PROBES[example.slot.name](example(**changes)).eval()
+    """An example behind its slot's probe, in the example's mode."""
+    return PROBES[example.slot.name](example(**changes)).train(example.training)
