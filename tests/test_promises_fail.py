@@ -26,6 +26,7 @@ from variants.blocks.masks import AttentionMask
 from variants.blocks.mixers import Attention, Lstm
 from variants.blocks.norms import RMSNorm
 from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
+from variants.blocks.positions.base import Placement
 from variants.blocks.residuals import PreNorm
 from variants.errors import ConfigError
 from variants.models import DecoderOnly, EncoderDecoder
@@ -136,6 +137,105 @@ class ReadsUnusedSlots(Attention):
         return y
 
 
+class Rewritten(Attention):
+    """Attends under another context."""
+
+    def forward(self, x, context=None):
+        return super().forward(x, self.rewritten(context or Context()))
+
+
+class LooksAheadInEvaluation(Rewritten):
+    def rewritten(self, context):
+        return context if self.training or context.cache else replace(context, mask=replace(context.mask, causal=False))
+
+
+class ForgetsPadsInEvaluation(Rewritten):
+    def rewritten(self, context):
+        return context if self.training else replace(context, mask=replace(context.mask, keep=None))
+
+
+class LooksAheadBeyond16(Attention):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y + x.mean(1, keepdim=True) if x.shape[1] > 16 and context.cache is None else y
+
+
+class StartsANewBlockAfter16(Attention):
+    """A chunk beyond 16 tokens forgets what the cache holds."""
+
+    def forward(self, x, context=None):
+        mask = context.mask
+        if context.cache is not None and x.shape[1] > 16:
+            mask = replace(mask, window=x.shape[1])
+        return super().forward(x, replace(context, mask=mask))
+
+
+class IgnoresPrefixes(Rewritten):
+    def rewritten(self, context):
+        return replace(context, mask=replace(context.mask, prefix=None))
+
+
+class IgnoresPrefixesWithACache(Rewritten):
+    def rewritten(self, context):
+        return context if context.cache is None else replace(context, mask=replace(context.mask, prefix=None))
+
+
+class LooksAheadAtAPrefix(Rewritten):
+    def rewritten(self, context):
+        return replace(context, mask=replace(context.mask, causal=context.mask.prefix is None))
+
+
+class LooksBackThroughWindows(Rewritten):
+    def rewritten(self, context):
+        mask = context.mask
+        return replace(context, mask=replace(mask, causal=mask.causal or mask.window is not None))
+
+
+class WidensWindowsOfACache(Rewritten):
+    def rewritten(self, context):
+        mask = context.mask
+        wider = mask.window and mask.window + (context.cache is not None)
+        return replace(context, mask=replace(mask, window=wider))
+
+
+class ForgetsPlacements(Rewritten):
+    def rewritten(self, context):
+        return replace(context, place=Placement())
+
+
+class ReadsWhatItDoesNotSay(Attention):
+    reads = ("add", "turn")
+
+
+class TurnsQueriesAlone(Attention):
+    def forward(self, x, context=None):
+        context = context or Context()
+        return super().forward(x, replace(context, place=QueriesAlone(context.place)))
+
+
+class QueriesAlone(Placement):
+    def __init__(self, place):
+        self.place, self.add, self.bias = place, place.add, place.bias
+
+    def turn(self, x, side):
+        return self.place.turn(x, side) if side == "q" else x
+
+
+class WritesToTheFirstDepth(Rewritten):
+    def rewritten(self, context):
+        return replace(context, depth=0)
+
+
+class BlindRowsAreTheMean(Attention):
+    def __init__(self, d_model, n_heads, kernel):
+        super().__init__(d_model, n_heads, BlindIsTheMean(), bias=True)
+
+
+class ServesNothing(Attention):
+    def forward(self, x, context=None):
+        raise ValueError("no")
+
+
 class NeverLearns(Attention):
     def __init__(self, d_model, n_heads, kernel):
         super().__init__(d_model, n_heads, kernel)
@@ -207,14 +307,29 @@ class DropsTheLast(PlainFeedForward):
 MIXERS = [
     (mixers.causality, LooksAhead, "output 0 moved by .* when token 1 changed .length 2"),
     (mixers.both_sides, SeesThePastAlone, "output 0 did not move when token 1 changed"),
-    (mixers.window, IgnoresWindows, "output 5 moved when token 2 changed"),
+    (mixers.causality, LooksAheadInEvaluation, "output 0 moved by .* when token 1 changed .length 2., in evaluation"),
+    (mixers.causality, LooksAheadBeyond16, "output 0 moved when tokens 39 and after changed .length 40"),
+    (mixers.window, IgnoresWindows, "output 7 moved when token 4 changed, 3 away .window 3, causal"),
+    (mixers.window, LooksBackThroughWindows, "output 2 did not move when .* .window 3, both sides"),
+    (mixers.prefix, IgnoresPrefixes, "output 0 did not move when token 1 changed .3 tokens, a prefix of 2"),
+    (mixers.prefix, LooksAheadAtAPrefix, "output 0 moved when token 2 changed .3 tokens, a prefix of 2"),
+    (mixers.reads_what_it_says, ForgetsPlacements, "add of a placement moves no output"),
+    (mixers.reads_what_it_says, TurnsQueriesAlone, "turn k of a placement moves no output"),
+    (mixers.reads_what_it_says, ReadsWhatItDoesNotSay, "bias of a placement moves an output, and it reads"),
+    (mixers.reads_what_it_says, ServesNothing, "refuses a causal mask and one that is not"),
+    (mixers.pads_change_nothing, ForgetsPadsInEvaluation, "left pads of 1 .causal, 1 tokens, .* in evaluation"),
     (mixers.pads_change_nothing, HidesScoresAlone, "pads of nan"),
     (mixers.pads_change_nothing, IgnoresPads, "pads of"),
     (mixers.documents_are_alone, ForgetsDocuments, "documents of 1 and 1"),
     (mixers.a_blind_row_is_harmless, HidesScoresAlone, "a row of pads"),
+    (mixers.a_blind_row_is_harmless, BlindRowsAreTheMean, "a row of pads, written without bias, and 0"),
     (mixers.cached_is_uncached, ForgetsItsState, r"chunks \[1, 1"),
     (mixers.cached_is_uncached, TurnsKeysTwice, "position Rotary"),
     (mixers.cached_is_uncached, ReadsUnusedSlots, "chunks"),
+    (mixers.cached_is_uncached, StartsANewBlockAfter16, r"chunks \[20, 1, 19\]"),
+    (mixers.cached_is_uncached, WidensWindowsOfACache, "a window of 3"),
+    (mixers.cached_is_uncached, IgnoresPrefixesWithACache, "a prefix"),
+    (mixers.depths_are_apart, WritesToTheFirstDepth, "depth 0, chunks .1, 1"),
     (mixers.cached_rows_can_be_reordered, SharesItsState, "rows repeated and reordered"),
     (common.rows_alone, SpreadsRows, "row 1 beside row 0"),
     (common.rows_alone, LeaksIntoTheFirst, r"row 0 beside row 1 and by itself .length 1"),
@@ -361,11 +476,48 @@ class BlindRowsAreNaN(CrossAttention):
         return y if keep is None else y / keep.any(1).to(y.dtype)[:, None, None]
 
 
+class ReadsOthersWhereItHasNoSource(CrossAttention):
+    def forward(self, x, context=None):
+        y, mask = super().forward(x, context), context.memory_mask
+        if mask.query_documents is None:
+            return y
+        alone = (mask.query_documents[:, :, None] != mask.documents[:, None]).all(-1)
+        return torch.where(alone[..., None], super().forward(x, replace(context, memory_mask=AttentionMask())), y)
+
+
+class ForgetsPadsOfPackedPairs(CrossAttention):
+    def forward(self, x, context=None):
+        if context.memory_mask.documents is not None:
+            context.memory_mask = replace(context.memory_mask, keep=None)
+        return super().forward(x, context)
+
+
+class GivesOneForASourceOfPads(CrossAttention):
+    def forward(self, x, context=None):
+        y, keep = super().forward(x, context), context.memory_mask.keep
+        return y if keep is None else y + ~keep.any(1)[:, None, None]
+
+
+class ForgetsPairsInEvaluation(MixesPairs):
+    def forward(self, x, context=None):
+        return (CrossAttention if self.training else MixesPairs).forward(self, x, context)
+
+
+class RemembersTheFirstDepth(CrossAttention):
+    def forward(self, x, context=None):
+        return super().forward(x, replace(context, depth=0))
+
+
 CROSSES = [
     (crosses.reads_the_memory, ReadsNothing, "output 0 did not move"),
     (crosses.memory_pads_change_nothing, LeaksMemoryPads, "pads of nan in the memory"),
     (crosses.own_pads_change_nothing, LeaksOwnPads, "left pads of nan"),
-    (crosses.packed_pairs_are_alone, MixesPairs, "packed and alone"),
+    (crosses.packed_pairs_are_alone, MixesPairs, r"pair 0 of targets .0, 1. and sources .0, 1. .*packed and alone"),
+    (crosses.packed_pairs_are_alone, ForgetsPairsInEvaluation, "in evaluation"),
+    (crosses.packed_pairs_are_alone, ReadsOthersWhereItHasNoSource, "pair 1 of .* packed and over a source of pads"),
+    (crosses.packed_pairs_are_alone, ForgetsPadsOfPackedPairs, r"sources .-1, 0, -1, 1"),
+    (crosses.depths_are_apart, RemembersTheFirstDepth, "depth 1, chunks .1, 1"),
+    (crosses.a_blind_row_is_harmless, GivesOneForASourceOfPads, "a source of pads, written without bias, and 0"),
     (crosses.beams_share_their_memory, OrdersBeamsWrongly, "3 beams"),
     (crosses.cached_is_uncached, ReadsOneTokenPerCall, "cached and uncached"),
     (crosses.a_blind_row_is_harmless, BlindRowsAreNaN, "a source of pads"),
