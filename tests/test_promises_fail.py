@@ -29,7 +29,8 @@ from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
 from variants.blocks.positions.base import Placement
 from variants.blocks.residuals import PreNorm
 from variants.errors import ConfigError
-from variants.models import DecoderOnly, EncoderDecoder
+from variants.models import DecoderOnly, EncoderDecoder, EncoderOnly
+from variants.models.output import Output
 from variants.registry import SLOTS
 from variants.testing import (
     Broken,
@@ -38,6 +39,7 @@ from variants.testing import (
     check,
     common,
     crosses,
+    initialisers,
     kernels,
     layouts,
     mixers,
@@ -718,9 +720,9 @@ SMALL = [
     ("head", blocks.loss_is_cross_entropy_of_the_logits, SmoothsOverTheOthers, "label_smoothing 0.1"),
     ("head", blocks.ignored_targets_do_not_matter, ProjectsIgnored, "states of nan"),
     ("sharing", blocks.layers_are_in_order, SkipsAnIndex, r"2 layers: \[0, 2\]"),
-    ("initialiser", layouts.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
-    ("initialiser", layouts.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),
-    ("initialiser", layouts.a_value_is_of_its_seed_and_name, IgnoresTheGenerator, "seed 1 and name 'a'"),
+    ("initialiser", initialisers.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
+    ("initialiser", initialisers.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),
+    ("initialiser", initialisers.a_value_is_of_its_seed_and_name, IgnoresTheGenerator, "seed 1 and name 'a'"),
 ]
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -797,11 +799,57 @@ class InitialisesItself(DecoderOnly):
         self.extra.initial = {"weight": lambda shape: torch.randn(shape)}
 
 
+class ForgetsDocumentsWithACache(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        return super().hidden(ids, mask if cache is None else replace(mask, documents=None), cache)
+
+
+class ForgetsSourcePadsWithACache(EncoderDecoder):
+    def decode(self, target, memory, memory_mask=None, mask=None, cache=None):
+        return super().decode(target, memory, memory_mask if cache is None else None, mask, cache)
+
+
+class DropsLosses(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        return super().hidden(ids, mask, cache)[0], {}
+
+
+class DropsLossesOfTheSource(EncoderDecoder):
+    def encode(self, source, mask=None):
+        return super().encode(source, mask)[0], {}
+
+
+class DropsLossesBesideLogits(DecoderOnly):
+    def forward(self, ids, mask=None, cache=None):
+        return replace(super().forward(ids, mask, cache), losses={})
+
+
 class ScalesItsLogits(DecoderOnly):
     def forward(self, ids, mask=None, cache=None):
         output = super().forward(ids, mask, cache)
         output.logits = output.logits * 2
         return output
+
+
+class HasAHead(EncoderOnly):
+    """Sees both sides, as it should, and gives logits."""
+
+    def __init__(self, embedding, stack, head):
+        super().__init__(embedding, stack)
+        self.head = head
+
+    @classmethod
+    def assemble(cls, assembly):
+        return cls(assembly.embedding(), assembly.stack("encoder"), assembly.head())
+
+    def forward(self, ids, mask=None):
+        x, losses = self.hidden(ids, mask)
+        return Output(self.head(x, self.embedding), losses)
+
+
+def test_an_encoder_with_a_head_is_no_decoder():
+    for promise in layouts.LAYOUT:
+        promise(Example("layout", HasAHead))
 
 
 LAYOUTS = [
@@ -813,6 +861,11 @@ LAYOUTS = [
     (layouts.a_blind_row_is_harmless, DividesByRealTokensOfItsSource, "beside a source of pads: not finite"),
     (layouts.a_blind_row_is_harmless, DividesByRealTokens, "not finite"),
     (layouts.cached_is_uncached, IgnoresItsCache, "cached and uncached"),
+    (layouts.cached_is_uncached, ForgetsDocumentsWithACache, r"chunks .1, 1., pads and documents, position rotary"),
+    (layouts.cached_is_uncached, ForgetsSourcePadsWithACache, r"chunks .1, 1., pads, position rotary"),
+    (layouts.losses_of_parts_arrive, DropsLosses, "2 calls of parts add a loss of 1 each, and hidden gives {}"),
+    (layouts.losses_of_parts_arrive, DropsLossesOfTheSource, "4 calls .* and hidden gives {'kit': tensor.2"),
+    (layouts.losses_of_parts_arrive, DropsLossesBesideLogits, "and forward gives {}"),
     (layouts.checkpointing_changes_nothing, DrawsOutside, "layers recomputed"),
     (layouts.builds_are_equal, InitialisesItself, "extra.weight differs"),
     (layouts.hidden_states_give_the_logits, ScalesItsLogits, "made of the hidden states"),

@@ -7,7 +7,7 @@
 norm RMSNorm  same shape: holds
 """
 
-from variants.testing import blocks, common, crosses, kernels, layouts, mixers, positions, training
+from variants.testing import blocks, common, crosses, initialisers, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
 from variants.testing.examples import Example
 from variants.testing.probes import PROBES, Probe
@@ -26,6 +26,7 @@ __all__ = [
     "check_example",
     "common",
     "crosses",
+    "initialisers",
     "kernels",
     "layouts",
     "mixers",

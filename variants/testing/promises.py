@@ -13,7 +13,7 @@ from types import ModuleType
 from variants import slots as _slots  # noqa: F401  # fills SLOTS
 from variants.errors import ConfigError, unknown
 from variants.registry import SLOTS
-from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
+from variants.testing import blocks, crosses, initialisers, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
 from variants.testing.common import COMMON, compiles, exports, recomputing_changes_nothing, same_shape
 from variants.testing.examples import Example
@@ -32,7 +32,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "embedding": (*COMMON, *blocks.EMBEDDING, *TRACED),
     "head": (*COMMON, *blocks.HEAD, *TRACED),
     "sharing": blocks.SHARING,
-    "initialiser": layouts.INITIALISER,
+    "initialiser": initialisers.INITIALISER,
     "layout": (*COMMON, *layouts.LAYOUT, *TRACED),
     "objective": training.OBJECTIVE,
     "optimiser": training.OPTIMISER,
