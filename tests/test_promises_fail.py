@@ -306,6 +306,48 @@ class DropsTheLast(PlainFeedForward):
         return super().forward(x, context)[:1]
 
 
+class RefusesCaches(Attention):
+    def forward(self, x, context=None):
+        if context is not None and context.cache is not None:
+            raise ValueError("mixer own works without a cache alone")
+        return super().forward(x, context)
+
+
+class RefusesCausality(RefusesCaches):
+    def forward(self, x, context=None):
+        if context is not None and context.mask.causal:
+            raise ValueError("mixer own serves encoders alone")
+        return super().forward(x, context)
+
+
+class RefusesCausalStacks(Attention):
+    def __init__(self, d_model, n_heads, kernel, bidirectional):
+        super().__init__(d_model, n_heads, kernel)
+        if not bidirectional:
+            raise ValueError("mixer own serves encoders alone")
+
+
+@pytest.mark.parametrize("mixer", [RefusesCaches, RefusesCausality, RefusesCausalStacks])
+def test_a_mixer_is_judged_by_what_it_does_not_refuse(mixer):
+    for promise in mixers.MIXER:
+        promise(Example("mixer", mixer))
+
+
+def test_what_a_mixer_refuses_does_not_excuse_the_rest():
+    class SeesThePast(RefusesCausality):
+        def forward(self, x, context=None):
+            super().forward(x, context)
+            return Attention.forward(self, x, replace(context, mask=AttentionMask(causal=True)))
+
+    with pytest.raises(Broken, match="output 0 did not move when token 1 changed"):
+        mixers.both_sides(Example("mixer", SeesThePast))
+
+
+@pytest.mark.parametrize("promise", [mixers.causality, mixers.pads_change_nothing])
+def test_what_drops_in_training_is_tried_without(promise):
+    promise(Example("mixer", Attention, attention_dropout=0.3))
+
+
 MIXERS = [
     (mixers.causality, LooksAhead, "output 0 moved by .* when token 1 changed .length 2"),
     (mixers.both_sides, SeesThePastAlone, "output 0 did not move when token 1 changed"),
@@ -551,6 +593,43 @@ class BiasFromTheFront(Math):
         return super().forward(q, k, v, mask, bias=bias, **options)
 
 
+class Differs(Math):
+    """Attends to something else where a test of a mask, keys and options says so."""
+
+    def forward(self, q, k, v, mask, *, bias=None, scale=None, dropout=0.0):
+        mask, bias = self.other(q.shape[1] // k.shape[1], mask, bias, scale)
+        return super().forward(q, k, v, mask, bias=bias, scale=scale, dropout=dropout)
+
+
+class TakesTheFirstRowsBias(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask, None if bias is None else bias[:1]
+
+
+class ScalesItsBias(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask, bias if bias is None or scale is None else bias * scale
+
+
+class ForgetsPadsInGroups(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask if group == 1 else replace(mask, keep=None), bias
+
+
+class FlipsItsBiasInGroups(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask, bias if bias is None or group == 1 else bias.flip(1)
+
+
+class ReadsAllWhereADocumentHasNoKeys(Math):
+    def forward(self, q, k, v, mask, **options):
+        y = super().forward(q, k, v, mask, **options)
+        if mask.query_documents is None:
+            return y
+        lonely = (mask.query_documents[:, :, None] != mask.documents[:, None]).all(-1)
+        return torch.where(lonely[:, None, :, None], v.mean((1, 2), keepdim=True), y)
+
+
 class BlindIsTheMean(Kernel):
     def forward(self, q, k, v, mask, **options):
         seen = mask.dense(q.shape[-2], k.shape[-2], "cpu")
@@ -586,7 +665,20 @@ KERNELS = [
     (kernels.matches_a_loop, TopLeft, "queries over 9 keys"),
     (kernels.heads_are_grouped, TilesHeads, "4 heads over 2"),
     (kernels.matches_at_awkward_sizes, RoundsHeadWidths, "widths"),
-    (kernels.biases_are_added, BiasFromTheFront, "and a bias"),
+    (kernels.matches_a_loop, ReadsAllWhereADocumentHasNoKeys, "packed pairs, some without keys"),
+    (kernels.biases_are_added, BiasFromTheFront, "a learned bias"),
+    (
+        kernels.options_go_together,
+        TakesTheFirstRowsBias,
+        "all, a learned bias of each row, .*, 4 heads over 4",
+    ),
+    (kernels.options_go_together, ScalesItsBias, "all, scale 0.9, a learned bias, 9 queries .*, 4 heads over 4"),
+    (kernels.options_go_together, ForgetsPadsInGroups, "left pads, 9 queries over 9 keys, 4 heads over [12],"),
+    (
+        kernels.options_go_together,
+        FlipsItsBiasInGroups,
+        "all, a learned bias, 9 queries over 9 keys, 4 heads over [12],",
+    ),
     (kernels.a_blind_query_gives_zero, BlindIsTheMean, "a row without keys gives"),
     (kernels.what_is_hidden_never_counts, HidesByASum, "hidden keys"),
     (kernels.dropout_keeps_the_mean, DropsWithoutScale, "makes the mean"),
@@ -611,6 +703,11 @@ class ActsNowhere(Sinusoidal):
 class IsConstant(Sinusoidal):
     def input(self, x, positions):
         return x + 1
+
+
+class RepeatsAfterTwo(Sinusoidal):
+    def input(self, x, positions):
+        return super().input(x, positions % 2)
 
 
 class TakesTheFirstRow(Sinusoidal):
@@ -649,6 +746,7 @@ POSITIONS = [
     (positions.acts_where_it_says, ActsTwice, "acts in input, and says it acts in turn"),
     (positions.acts_where_it_says, ActsNowhere, "does not act in input"),
     (positions.positions_differ, IsConstant, "positions 0 and 1 are the same"),
+    (positions.positions_differ, RepeatsAfterTwo, "positions 0 and 2 are the same"),
     (positions.rows_of_positions_are_alone, TakesTheFirstRow, "row 1 of two"),
     (positions.the_last_queries_are_the_last_rows, CountsTheChunk, "the queries of a chunk"),
     (positions.the_dtype_is_kept, WidensTheInput, "becomes torch.float32"),
