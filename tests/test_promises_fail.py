@@ -26,9 +26,11 @@ from variants.blocks.masks import AttentionMask
 from variants.blocks.mixers import Attention, Lstm
 from variants.blocks.norms import RMSNorm
 from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
+from variants.blocks.positions.base import Placement
 from variants.blocks.residuals import PreNorm
 from variants.errors import ConfigError
-from variants.models import DecoderOnly, EncoderDecoder
+from variants.models import DecoderOnly, EncoderDecoder, EncoderOnly
+from variants.models.output import Output
 from variants.registry import SLOTS
 from variants.testing import (
     PROMISES,
@@ -40,6 +42,7 @@ from variants.testing import (
     common,
     crosses,
     ends,
+    initialisers,
     kernels,
     layouts,
     mixers,
@@ -140,6 +143,105 @@ class ReadsUnusedSlots(Attention):
         return y
 
 
+class Rewritten(Attention):
+    """Attends under another context."""
+
+    def forward(self, x, context=None):
+        return super().forward(x, self.rewritten(context or Context()))
+
+
+class LooksAheadInEvaluation(Rewritten):
+    def rewritten(self, context):
+        return context if self.training or context.cache else replace(context, mask=replace(context.mask, causal=False))
+
+
+class ForgetsPadsInEvaluation(Rewritten):
+    def rewritten(self, context):
+        return context if self.training else replace(context, mask=replace(context.mask, keep=None))
+
+
+class LooksAheadBeyond16(Attention):
+    def forward(self, x, context=None):
+        y = super().forward(x, context)
+        return y + x.mean(1, keepdim=True) if x.shape[1] > 16 and context.cache is None else y
+
+
+class StartsANewBlockAfter16(Attention):
+    """A chunk beyond 16 tokens forgets what the cache holds."""
+
+    def forward(self, x, context=None):
+        mask = context.mask
+        if context.cache is not None and x.shape[1] > 16:
+            mask = replace(mask, window=x.shape[1])
+        return super().forward(x, replace(context, mask=mask))
+
+
+class IgnoresPrefixes(Rewritten):
+    def rewritten(self, context):
+        return replace(context, mask=replace(context.mask, prefix=None))
+
+
+class IgnoresPrefixesWithACache(Rewritten):
+    def rewritten(self, context):
+        return context if context.cache is None else replace(context, mask=replace(context.mask, prefix=None))
+
+
+class LooksAheadAtAPrefix(Rewritten):
+    def rewritten(self, context):
+        return replace(context, mask=replace(context.mask, causal=context.mask.prefix is None))
+
+
+class LooksBackThroughWindows(Rewritten):
+    def rewritten(self, context):
+        mask = context.mask
+        return replace(context, mask=replace(mask, causal=mask.causal or mask.window is not None))
+
+
+class WidensWindowsOfACache(Rewritten):
+    def rewritten(self, context):
+        mask = context.mask
+        wider = mask.window and mask.window + (context.cache is not None)
+        return replace(context, mask=replace(mask, window=wider))
+
+
+class ForgetsPlacements(Rewritten):
+    def rewritten(self, context):
+        return replace(context, place=Placement())
+
+
+class ReadsWhatItDoesNotSay(Attention):
+    reads = ("add", "turn")
+
+
+class TurnsQueriesAlone(Attention):
+    def forward(self, x, context=None):
+        context = context or Context()
+        return super().forward(x, replace(context, place=QueriesAlone(context.place)))
+
+
+class QueriesAlone(Placement):
+    def __init__(self, place):
+        self.place, self.add, self.bias = place, place.add, place.bias
+
+    def turn(self, x, side):
+        return self.place.turn(x, side) if side == "q" else x
+
+
+class WritesToTheFirstDepth(Rewritten):
+    def rewritten(self, context):
+        return replace(context, depth=0)
+
+
+class BlindRowsAreTheMean(Attention):
+    def __init__(self, d_model, n_heads, kernel):
+        super().__init__(d_model, n_heads, BlindIsTheMean(), bias=True)
+
+
+class ServesNothing(Attention):
+    def forward(self, x, context=None):
+        raise ValueError("no")
+
+
 class NeverLearns(Attention):
     def __init__(self, d_model, n_heads, kernel):
         super().__init__(d_model, n_heads, kernel)
@@ -234,17 +336,74 @@ class NeverDrops(Attention):
         return 0.0
 
 
+class RefusesCaches(Attention):
+    def forward(self, x, context=None):
+        if context is not None and context.cache is not None:
+            raise ValueError("mixer own works without a cache alone")
+        return super().forward(x, context)
+
+
+class RefusesCausality(RefusesCaches):
+    def forward(self, x, context=None):
+        if context is not None and context.mask.causal:
+            raise ValueError("mixer own serves encoders alone")
+        return super().forward(x, context)
+
+
+class RefusesCausalStacks(Attention):
+    def __init__(self, d_model, n_heads, kernel, bidirectional):
+        super().__init__(d_model, n_heads, kernel)
+        if not bidirectional:
+            raise ValueError("mixer own serves encoders alone")
+
+
+@pytest.mark.parametrize("mixer", [RefusesCaches, RefusesCausality, RefusesCausalStacks])
+def test_a_mixer_is_judged_by_what_it_does_not_refuse(mixer):
+    for promise in mixers.MIXER:
+        promise(Example("mixer", mixer))
+
+
+def test_what_a_mixer_refuses_does_not_excuse_the_rest():
+    class SeesThePast(RefusesCausality):
+        def forward(self, x, context=None):
+            super().forward(x, context)
+            return Attention.forward(self, x, replace(context, mask=AttentionMask(causal=True)))
+
+    with pytest.raises(Broken, match="output 0 did not move when token 1 changed"):
+        mixers.both_sides(Example("mixer", SeesThePast))
+
+
+@pytest.mark.parametrize("promise", [mixers.causality, mixers.pads_change_nothing])
+def test_what_drops_in_training_is_tried_without(promise):
+    promise(Example("mixer", Attention, attention_dropout=0.3))
+
+
 MIXERS = [
     (mixers.causality, LooksAhead, "output 0 moved by .* when token 1 changed .length 2"),
     (mixers.both_sides, SeesThePastAlone, "output 0 did not move when token 1 changed"),
-    (mixers.window, IgnoresWindows, "output 5 moved when token 2 changed"),
+    (mixers.causality, LooksAheadInEvaluation, "output 0 moved by .* when token 1 changed .length 2."),
+    (mixers.causality, LooksAheadBeyond16, "output 0 moved when tokens 39 and after changed .length 40"),
+    (mixers.window, IgnoresWindows, "output 7 moved when token 4 changed, 3 away .window 3, causal"),
+    (mixers.window, LooksBackThroughWindows, "output 2 did not move when .* .window 3, both sides"),
+    (mixers.prefix, IgnoresPrefixes, "output 0 did not move when token 1 changed .3 tokens, a prefix of 2"),
+    (mixers.prefix, LooksAheadAtAPrefix, "output 0 moved when token 2 changed .3 tokens, a prefix of 2"),
+    (mixers.reads_what_it_says, ForgetsPlacements, "add of a placement moves no output"),
+    (mixers.reads_what_it_says, TurnsQueriesAlone, "turn k of a placement moves no output"),
+    (mixers.reads_what_it_says, ReadsWhatItDoesNotSay, "bias of a placement moves an output, and it reads"),
+    (mixers.reads_what_it_says, ServesNothing, "refuses a causal mask and one that is not"),
+    (mixers.pads_change_nothing, ForgetsPadsInEvaluation, "left pads of 1 .causal, 1 tokens, "),
     (mixers.pads_change_nothing, HidesScoresAlone, "pads of nan"),
     (mixers.pads_change_nothing, IgnoresPads, "pads of"),
     (mixers.documents_are_alone, ForgetsDocuments, "documents of 1 and 1"),
     (mixers.a_blind_row_is_harmless, HidesScoresAlone, "a row of pads"),
+    (mixers.a_blind_row_is_harmless, BlindRowsAreTheMean, "a row of pads, written without bias, and 0"),
     (mixers.cached_is_uncached, ForgetsItsState, r"chunks \[1, 1"),
     (mixers.cached_is_uncached, TurnsKeysTwice, "position Rotary"),
     (mixers.cached_is_uncached, ReadsUnusedSlots, "chunks"),
+    (mixers.cached_is_uncached, StartsANewBlockAfter16, r"chunks \[20, 1, 19\]"),
+    (mixers.cached_is_uncached, WidensWindowsOfACache, "a window of 3"),
+    (mixers.cached_is_uncached, IgnoresPrefixesWithACache, "a prefix"),
+    (mixers.depths_are_apart, WritesToTheFirstDepth, "depth 0, chunks .1, 1"),
     (mixers.cached_rows_can_be_reordered, SharesItsState, "rows repeated and reordered"),
     (common.rows_alone, SpreadsRows, "row 1 beside row 0"),
     (common.rows_alone, LeaksIntoTheFirst, r"row 0 beside row 1 and by itself .length 1"),
@@ -512,11 +671,48 @@ class BlindRowsAreNaN(CrossAttention):
         return y if keep is None else y / keep.any(1).to(y.dtype)[:, None, None]
 
 
+class ReadsOthersWhereItHasNoSource(CrossAttention):
+    def forward(self, x, context=None):
+        y, mask = super().forward(x, context), context.memory_mask
+        if mask.query_documents is None:
+            return y
+        alone = (mask.query_documents[:, :, None] != mask.documents[:, None]).all(-1)
+        return torch.where(alone[..., None], super().forward(x, replace(context, memory_mask=AttentionMask())), y)
+
+
+class ForgetsPadsOfPackedPairs(CrossAttention):
+    def forward(self, x, context=None):
+        if context.memory_mask.documents is not None:
+            context.memory_mask = replace(context.memory_mask, keep=None)
+        return super().forward(x, context)
+
+
+class GivesOneForASourceOfPads(CrossAttention):
+    def forward(self, x, context=None):
+        y, keep = super().forward(x, context), context.memory_mask.keep
+        return y if keep is None else y + ~keep.any(1)[:, None, None]
+
+
+class ForgetsPairsInEvaluation(MixesPairs):
+    def forward(self, x, context=None):
+        return (CrossAttention if self.training else MixesPairs).forward(self, x, context)
+
+
+class RemembersTheFirstDepth(CrossAttention):
+    def forward(self, x, context=None):
+        return super().forward(x, replace(context, depth=0))
+
+
 CROSSES = [
     (crosses.reads_the_memory, ReadsNothing, "output 0 did not move"),
     (crosses.memory_pads_change_nothing, LeaksMemoryPads, "pads of nan in the memory"),
     (crosses.own_pads_change_nothing, LeaksOwnPads, "left pads of nan"),
-    (crosses.packed_pairs_are_alone, MixesPairs, "packed and alone"),
+    (crosses.packed_pairs_are_alone, MixesPairs, r"pair 0 of targets .0, 1. and sources .0, 1. .*packed and alone"),
+    (crosses.packed_pairs_are_alone, ForgetsPairsInEvaluation, "packed and alone: differs by"),
+    (crosses.packed_pairs_are_alone, ReadsOthersWhereItHasNoSource, "pair 1 of .* packed and over a source of pads"),
+    (crosses.packed_pairs_are_alone, ForgetsPadsOfPackedPairs, r"sources .-1, 0, -1, 1"),
+    (crosses.depths_are_apart, RemembersTheFirstDepth, "depth 1, chunks .1, 1"),
+    (crosses.a_blind_row_is_harmless, GivesOneForASourceOfPads, "a source of pads, written without bias, and 0"),
     (crosses.beams_share_their_memory, OrdersBeamsWrongly, "3 beams"),
     (crosses.cached_is_uncached, ReadsOneTokenPerCall, "cached and uncached"),
     (crosses.a_blind_row_is_harmless, BlindRowsAreNaN, "a source of pads"),
@@ -546,6 +742,43 @@ class BiasFromTheFront(Math):
     def forward(self, q, k, v, mask, *, bias=None, **options):
         bias = None if bias is None else bias[..., : k.shape[-2]]
         return super().forward(q, k, v, mask, bias=bias, **options)
+
+
+class Differs(Math):
+    """Attends to something else where a test of a mask, keys and options says so."""
+
+    def forward(self, q, k, v, mask, *, bias=None, scale=None, dropout=0.0):
+        mask, bias = self.other(q.shape[1] // k.shape[1], mask, bias, scale)
+        return super().forward(q, k, v, mask, bias=bias, scale=scale, dropout=dropout)
+
+
+class TakesTheFirstRowsBias(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask, None if bias is None else bias[:1]
+
+
+class ScalesItsBias(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask, bias if bias is None or scale is None else bias * scale
+
+
+class ForgetsPadsInGroups(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask if group == 1 else replace(mask, keep=None), bias
+
+
+class FlipsItsBiasInGroups(Differs):
+    def other(self, group, mask, bias, scale):
+        return mask, bias if bias is None or group == 1 else bias.flip(1)
+
+
+class ReadsAllWhereADocumentHasNoKeys(Math):
+    def forward(self, q, k, v, mask, **options):
+        y = super().forward(q, k, v, mask, **options)
+        if mask.query_documents is None:
+            return y
+        lonely = (mask.query_documents[:, :, None] != mask.documents[:, None]).all(-1)
+        return torch.where(lonely[:, None, :, None], v.mean((1, 2), keepdim=True), y)
 
 
 class BlindIsTheMean(Kernel):
@@ -583,7 +816,20 @@ KERNELS = [
     (kernels.matches_a_loop, TopLeft, "queries over 9 keys"),
     (kernels.heads_are_grouped, TilesHeads, "4 heads over 2"),
     (kernels.matches_at_awkward_sizes, RoundsHeadWidths, "widths"),
-    (kernels.biases_are_added, BiasFromTheFront, "and a bias"),
+    (kernels.matches_a_loop, ReadsAllWhereADocumentHasNoKeys, "packed pairs, some without keys"),
+    (kernels.biases_are_added, BiasFromTheFront, "a learned bias"),
+    (
+        kernels.options_go_together,
+        TakesTheFirstRowsBias,
+        "all, a learned bias of each row, .*, 4 heads over 4",
+    ),
+    (kernels.options_go_together, ScalesItsBias, "all, scale 0.9, a learned bias, 9 queries .*, 4 heads over 4"),
+    (kernels.options_go_together, ForgetsPadsInGroups, "left pads, 9 queries over 9 keys, 4 heads over [12],"),
+    (
+        kernels.options_go_together,
+        FlipsItsBiasInGroups,
+        "all, a learned bias, 9 queries over 9 keys, 4 heads over [12],",
+    ),
     (kernels.a_blind_query_gives_zero, BlindIsTheMean, "a row without keys gives"),
     (kernels.what_is_hidden_never_counts, HidesByASum, "hidden keys"),
     (kernels.dropout_keeps_the_mean, DropsWithoutScale, "makes the mean"),
@@ -608,6 +854,11 @@ class ActsNowhere(Sinusoidal):
 class IsConstant(Sinusoidal):
     def input(self, x, positions):
         return x + 1
+
+
+class RepeatsAfterTwo(Sinusoidal):
+    def input(self, x, positions):
+        return super().input(x, positions % 2)
 
 
 class TakesTheFirstRow(Sinusoidal):
@@ -646,6 +897,7 @@ POSITIONS = [
     (positions.acts_where_it_says, ActsTwice, "acts in input, and says it acts in turn"),
     (positions.acts_where_it_says, ActsNowhere, "does not act in input"),
     (positions.positions_differ, IsConstant, "positions 0 and 1 are the same"),
+    (positions.positions_differ, RepeatsAfterTwo, "positions 0 and 2 are the same"),
     (positions.rows_of_positions_are_alone, TakesTheFirstRow, "row 1 of two"),
     (positions.the_last_queries_are_the_last_rows, CountsTheChunk, "the queries of a chunk"),
     (positions.the_dtype_is_kept, WidensTheInput, "becomes torch.float32"),
@@ -746,9 +998,9 @@ SMALL = [
     ("head", ends.loss_in_bf16_is_close, OverflowsInHalf, "bfloat16: the loss: not finite"),
     ("head", ends.loss_in_bf16_is_close, SumsInHalf, "bfloat16: the nll is torch.bfloat16"),
     ("sharing", blocks.layers_are_in_order, SkipsAnIndex, r"2 layers: \[0, 2\]"),
-    ("initialiser", layouts.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
-    ("initialiser", layouts.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),
-    ("initialiser", layouts.a_value_is_of_its_seed_and_name, IgnoresTheGenerator, "seed 1 and name 'a'"),
+    ("initialiser", initialisers.draws_as_wide_as_it_says, WiderThanItSays, "the deviation is 0.0[23].*, not 0.0200"),
+    ("initialiser", initialisers.a_value_is_of_its_seed_and_name, DrawsGlobally, "drawn a second time"),
+    ("initialiser", initialisers.a_value_is_of_its_seed_and_name, IgnoresTheGenerator, "seed 1 and name 'a'"),
 ]
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -825,11 +1077,57 @@ class InitialisesItself(DecoderOnly):
         self.extra.initial = {"weight": lambda shape: torch.randn(shape)}
 
 
+class ForgetsDocumentsWithACache(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        return super().hidden(ids, mask if cache is None else replace(mask, documents=None), cache)
+
+
+class ForgetsSourcePadsWithACache(EncoderDecoder):
+    def decode(self, target, memory, memory_mask=None, mask=None, cache=None):
+        return super().decode(target, memory, memory_mask if cache is None else None, mask, cache)
+
+
+class DropsLosses(DecoderOnly):
+    def hidden(self, ids, mask=None, cache=None):
+        return super().hidden(ids, mask, cache)[0], {}
+
+
+class DropsLossesOfTheSource(EncoderDecoder):
+    def encode(self, source, mask=None):
+        return super().encode(source, mask)[0], {}
+
+
+class DropsLossesBesideLogits(DecoderOnly):
+    def forward(self, ids, mask=None, cache=None):
+        return replace(super().forward(ids, mask, cache), losses={})
+
+
 class ScalesItsLogits(DecoderOnly):
     def forward(self, ids, mask=None, cache=None):
         output = super().forward(ids, mask, cache)
         output.logits = output.logits * 2
         return output
+
+
+class HasAHead(EncoderOnly):
+    """Sees both sides, as it should, and gives logits."""
+
+    def __init__(self, embedding, stack, head):
+        super().__init__(embedding, stack)
+        self.head = head
+
+    @classmethod
+    def assemble(cls, assembly):
+        return cls(assembly.embedding(), assembly.stack("encoder"), assembly.head())
+
+    def forward(self, ids, mask=None):
+        x, losses = self.hidden(ids, mask)
+        return Output(self.head(x, self.embedding), losses)
+
+
+def test_an_encoder_with_a_head_is_no_decoder():
+    for promise in layouts.LAYOUT:
+        promise(Example("layout", HasAHead))
 
 
 LAYOUTS = [
@@ -841,6 +1139,11 @@ LAYOUTS = [
     (layouts.a_blind_row_is_harmless, DividesByRealTokensOfItsSource, "beside a source of pads: not finite"),
     (layouts.a_blind_row_is_harmless, DividesByRealTokens, "not finite"),
     (layouts.cached_is_uncached, IgnoresItsCache, "cached and uncached"),
+    (layouts.cached_is_uncached, ForgetsDocumentsWithACache, r"chunks .1, 1., pads and documents, position rotary"),
+    (layouts.cached_is_uncached, ForgetsSourcePadsWithACache, r"chunks .1, 1., pads, position rotary"),
+    (layouts.losses_of_parts_arrive, DropsLosses, "2 calls of parts add a loss of 1 each, and hidden gives {}"),
+    (layouts.losses_of_parts_arrive, DropsLossesOfTheSource, "4 calls .* and hidden gives {'kit': tensor.2"),
+    (layouts.losses_of_parts_arrive, DropsLossesBesideLogits, "and forward gives {}"),
     (layouts.checkpointing_changes_nothing, DrawsOutside, "layers recomputed"),
     (layouts.builds_are_equal, InitialisesItself, "extra.weight differs"),
     (layouts.hidden_states_give_the_logits, ScalesItsLogits, "made of the hidden states"),

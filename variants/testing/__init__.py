@@ -7,7 +7,19 @@
 norm RMSNorm  same shape: holds
 """
 
-from variants.testing import blocks, common, crosses, ends, kernels, layouts, mixers, parts, positions, training
+from variants.testing import (
+    blocks,
+    common,
+    crosses,
+    ends,
+    initialisers,
+    kernels,
+    layouts,
+    mixers,
+    parts,
+    positions,
+    training,
+)
 from variants.testing.base import Broken, Promise
 from variants.testing.examples import Example
 from variants.testing.probes import PROBES, Probe
@@ -27,6 +39,7 @@ __all__ = [
     "common",
     "crosses",
     "ends",
+    "initialisers",
     "kernels",
     "layouts",
     "mixers",

@@ -120,6 +120,17 @@ def spoil_unused(cache: Cache, held: float) -> None:
             buffer[..., slot.end :, :] = held
 
 
+@torch.no_grad()
+def without_written_biases(part: nn.Module) -> nn.Module:
+    """The part with the biases of what it ``writes`` at 0; of all that it has, where it does not say what it writes."""
+    written: tuple[str, ...] = getattr(part, "writes", ("",))
+    for child in written:
+        for name, parameter in part.get_submodule(child).named_parameters():
+            if "bias" in name.rpartition(".")[2]:
+                parameter.zero_()
+    return part
+
+
 def weighted(y: Tensor, seed: int = 9) -> Tensor:
     """A sum with weights of its own for every output, so that no gradient cancels."""
     return (y * noise(*y.shape, seed=seed, dtype=y.dtype)).sum()

@@ -93,6 +93,7 @@ class Example:
         """The same component, to be built in training, with nothing dropped."""
         other = copy.copy(self)
         other.training = True
+        other.fields = {name: 0.0 if name.endswith("dropout") else value for name, value in self.fields.items()}
         return other
 
     def __call__(self, seed: int = 0, **changes: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from variants import slots as _slots  # noqa: F401  # fills SLOTS
 from variants.errors import ConfigError, unknown
 from variants.registry import SLOTS
-from variants.testing import blocks, crosses, ends, kernels, layouts, mixers, positions, training
+from variants.testing import blocks, crosses, ends, initialisers, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
 from variants.testing.common import COMMON, compiles, exports
 from variants.testing.examples import Example
@@ -34,7 +34,7 @@ PROMISES: dict[str, tuple[Promise, ...]] = {
     "embedding": (*COMMON, *ends.EMBEDDING, *TRACED),
     "head": (*COMMON, *ends.HEAD, *TRACED),
     "sharing": blocks.SHARING,
-    "initialiser": layouts.INITIALISER,
+    "initialiser": initialisers.INITIALISER,
     "layout": (*COMMON, *layouts.LAYOUT, *TRACED),
     "objective": training.OBJECTIVE,
     "optimiser": training.OPTIMISER,
