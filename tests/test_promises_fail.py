@@ -26,7 +26,7 @@ from variants.blocks.masks import AttentionMask
 from variants.blocks.mixers import Attention, Lstm
 from variants.blocks.norms import RMSNorm
 from variants.blocks.positions import Learned, Relative, Rotary, Sinusoidal
-from variants.blocks.positions.base import Placement
+from variants.blocks.positions.base import Placement, Position
 from variants.blocks.residuals import PreNorm
 from variants.errors import ConfigError
 from variants.models import DecoderOnly, EncoderDecoder, EncoderOnly
@@ -361,6 +361,11 @@ class RefusesCausalStacks(Attention):
 def test_a_mixer_is_judged_by_what_it_does_not_refuse(mixer):
     for promise in mixers.MIXER:
         promise(Example("mixer", mixer))
+
+
+def test_common_promises_are_tried_without_causality_where_it_is_refused():
+    for promise in (common.same_shape, *common.COMMON):
+        promise(Example("mixer", RefusesCausality))
 
 
 def test_what_a_mixer_refuses_does_not_excuse_the_rest():
@@ -891,6 +896,22 @@ class CountsKeysFromTheFront(Relative):
 class StartsEveryCallAtZero(Learned):
     def input(self, x, positions):
         return super().input(x, positions - positions[:, :1])
+
+
+class AddsSines(Position):
+    """As in DETR; it is told no dtype."""
+
+    acts = "add"
+
+    def place(self, positions, key_positions):
+        place = Placement()
+        place.add = torch.sin(positions[..., None] * 10.0 ** (-torch.arange(16) / 16))
+        return place
+
+
+def test_a_position_that_adds_to_queries_and_keys_keeps_all_promises():
+    for promise in (*positions.POSITION, *common.COMMON):
+        promise(Example("position", AddsSines))
 
 
 POSITIONS = [
