@@ -364,7 +364,7 @@ def test_a_mixer_is_judged_by_what_it_does_not_refuse(mixer):
 
 
 def test_common_promises_are_tried_without_causality_where_it_is_refused():
-    for promise in (common.same_shape, *common.COMMON):
+    for promise in (*parts.PART, *parts.ADDS, *common.COMMON):
         promise(Example("mixer", RefusesCausality))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from variants.blocks.context import Context
@@ -11,7 +11,7 @@ from variants.blocks.masks import AttentionMask
 from variants.testing.base import INF, NAN, Broken, distance, finite, gradients, in_both_modes, noise, same, weighted
 from variants.testing.common import leaves
 from variants.testing.examples import D_MODEL, RATES, Example
-from variants.testing.probes import probe
+from variants.testing.probes import Probe, probe
 
 
 def same_shape(example: Example) -> None:
@@ -61,8 +61,8 @@ def recomputing_changes_nothing(example: Example) -> None:
 @in_both_modes
 def added_losses_ignore_pads(example: Example) -> None:
     """What it adds to the loss is a finite number, on which pads have no influence, nor on that number's gradients."""
-    part, x, memory = example(), noise(1, 3, D_MODEL), noise(1, 3, D_MODEL, seed=1)
-    alone = _added(part, x, memory, torch.ones(1, 3, dtype=torch.bool), "")
+    tried, x, memory = probe(example), noise(1, 3, D_MODEL), noise(1, 3, D_MODEL, seed=1)
+    alone = _added(tried, x, memory, torch.ones(1, 3, dtype=torch.bool), "")
     for what, shape, real in (
         ("2 left pads", (1, 5), [2, 3, 4]),
         ("2 right pads", (1, 5), [0, 1, 2]),
@@ -74,21 +74,24 @@ def added_losses_ignore_pads(example: Example) -> None:
             padded[0, real], padded_memory[0, real] = x[0], memory[0]
             keep = torch.zeros(shape, dtype=torch.bool)
             keep[0, real] = True
-            found = _added(part, padded, padded_memory, keep, beside)
+            found = _added(tried, padded, padded_memory, keep, beside)
             for name, value in alone.items():
                 same(found[name], value, f"{name}{beside} and alone")
 
 
-def _added(part: nn.Module, x: Tensor, memory: Tensor, keep: Tensor, beside: str) -> dict[str, Tensor]:
+def _added(tried: Probe, x: Tensor, memory: Tensor, keep: Tensor, beside: str) -> dict[str, Tensor]:
     """The losses that a part adds, and their gradients, those of real inputs alone."""
     leaf, found = x.clone().requires_grad_(), {}
-    context = Context(AttentionMask(keep, causal=True), memory=memory, memory_mask=AttentionMask(keep))
-    part(leaf, context)
+    mask = AttentionMask(keep, causal=getattr(tried, "causal", True))
+    context = Context(mask, memory=memory, memory_mask=AttentionMask(keep))
+    tried.component(leaf, context)
     for name, loss in context.losses.items():
         if loss.shape != ():
             raise Broken(f"the loss {name!r} has the shape {tuple(loss.shape)}, and is no single number")
         slopes = {f"the loss {name!r}": loss}
-        slopes |= {f"the loss {name!r}, the gradient of {p}": g for p, g in gradients(part, loss, leaf).items()}
+        slopes |= {
+            f"the loss {name!r}, the gradient of {p}": g for p, g in gradients(tried.component, loss, leaf).items()
+        }
         for what, slope in slopes.items():
             finite(slope, f"{what}{beside}")
             found[what] = slope[keep] if what.endswith("of input 0") else slope
