@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from variants import config as configs
 from variants import options
-from variants.models.skeleton import Skeleton
+from variants.models.skeleton import LAYER_FIELDS, PATCHES, STACK_FIELDS, Skeleton
 from variants.registry import SLOTS, fields_of
 
 PLACES = [f"model.{name}" for name in fields_of(Skeleton)]
@@ -25,8 +25,14 @@ PLACES += [
     for field in choice.fields
 ]
 PLACES += [f"model.{side}.{name}" for side in ("encoder", "decoder") for name in ("n_layers", "mixer", "norm.eps")]
+SLOTS_OF_MODELS = [name for name in fields_of(Skeleton) if name in SLOTS]
+NODES = [f"model.{name}" for name in SLOTS_OF_MODELS]  # places where a choice belongs
+NODES += [f"model.{side}.{name}" for side in PATCHES[:2] for name in SLOTS_OF_MODELS if name in STACK_FIELDS]
+NODES += [f"model.layers.0.{name}" for name in SLOTS_OF_MODELS if name in LAYER_FIELDS]
+NODES += [group for group, slot in configs.GROUPS.items() if slot is not None]
+NODES += ["model.mixer.qk_norm", "trainer.strategy", "trainer.callbacks", "trainer.loggers"]
 PLACES += ["seed", "folder", "model.layers.0.mixer", "model.layers.-1.window", "model.decoder.layers.pattern"]
-PLACES = sorted(set(PLACES))
+PLACES = sorted({*PLACES, *NODES})
 GROUPS = {group: [*configs.presets(group), *(slot.choices if slot else ())] for group, slot in configs.GROUPS.items()}
 CHOICES = sorted({choice for slot in SLOTS.values() for choice in slot.choices})
 
@@ -95,6 +101,8 @@ WORDS += [
     "{a: 1",
 ]
 WORDS += ["2024-13-45", "12:99:99", "[" * 2000, "{a: " * 600, "<<: x", "{<<: {a: 1}}", "? x", "1e", "+.5", "0b2", "08"]
+NO_NODES = ["3", "-0.5", ".nan", "-.inf", "1e308", "9223372036854775808", "true", "[3]", "[.nan]", "2024-01-01"]
+NO_NODES += ["{name: 3}", "{name: .inf}", "{name: true}", "{name: null}", "{name: [a]}", "{name: {name: a}}"]
 
 scalars = st.one_of(
     st.sampled_from(NUMBERS).map(str),
@@ -136,7 +144,6 @@ names = st.one_of(
     st.integers(1, 60).map(lambda depth: ".".join(["model"] + ["layers"] * depth)),
 )
 picks = st.sampled_from(sorted(GROUPS)).flatmap(lambda g: st.tuples(st.just(g), st.sampled_from(GROUPS[g])))
-SLOTS_OF_MODELS = [name for name in fields_of(Skeleton) if name in SLOTS]
 likely = st.one_of(
     st.sampled_from(SLOTS_OF_MODELS).flatmap(
         lambda slot: st.tuples(st.just(f"model.{slot}"), st.sampled_from(sorted(SLOTS[slot].choices)))
@@ -155,7 +162,11 @@ sizes = st.tuples(st.sampled_from(SIZES), st.sampled_from(NUMBERS).map(str))
 sides = st.sampled_from(["encoder", "decoder", "layers"]).flatmap(
     lambda side: st.tuples(st.just(f"model.{side}"), values)
 )
-assignments = st.one_of(picks, likely, likely, mild, sizes, sides, st.tuples(names, values)).map("=".join)
+nodes = st.tuples(
+    st.sampled_from(NODES),
+    st.one_of(*[st.sampled_from(NO_NODES)] * 3, values, values.map("{{name: {}}}".format), values.map("[{}]".format)),
+)
+assignments = st.one_of(picks, likely, likely, mild, sizes, sides, nodes, nodes, st.tuples(names, values)).map("=".join)
 plausible = st.lists(st.one_of(picks, likely, likely).map("=".join), max_size=6)
 wild = st.lists(st.one_of(*[assignments] * 9, scalars), min_size=1, max_size=5)
 overrides = st.one_of(plausible, *[wild] * 5)  # most of what is wild is refused, which takes less time

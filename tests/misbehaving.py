@@ -1,4 +1,4 @@
-"""Callbacks for the tests of sweeps: a run that raises in the middle, one that takes its time, one that signs in."""
+"""Callbacks for tests of runs: one that raises, one that ends early, one that takes its time, one that signs in."""
 
 import json
 import os
@@ -25,6 +25,18 @@ class Raising(Callback):
     def on_train_batch_end(self, trainer, *_):
         if trainer.global_step == self.at:
             raise RuntimeError(f"raised after update {self.at}")
+
+
+@callbacks.register("ending")
+class Ending(Callback):
+    """End the training after an update."""
+
+    def __init__(self, *, at: int = 2) -> None:
+        self.at = at
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.at:
+            trainer.should_stop = True
 
 
 @callbacks.register("slow")

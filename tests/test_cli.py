@@ -66,6 +66,12 @@ def test_list_of_a_slot_shows_what_a_config_may_set(capsys):
         (["check", "norm.nothing"], "no norm 'nothing'"),
         (["check", "nothing"], "no choice 'nothing'"),
         (["check", "launcher"], "launcher: a slot whose choices promise nothing"),
+        (["check", "norm", "eps=1"], "eps: a field is of one choice, and norm is a slot"),
+        (["check", "swiglu", "d_ffs=8"], "d_ffs: no field of feedforward swiglu 'd_ffs' (did you mean 'd_ff'?)"),
+        (["check", "swiglu", "name=relu"], "name: the target swiglu has named the choice"),
+        (["check", "swiglu", "d_ff=wide"], "d_ff: expected"),
+        (["check", "swiglu", "d_ff"], "'d_ff': an override is written name=value"),
+        (["check", "variants.blocks.norms", "norm_eps=1"], "norm_eps: a field is of one choice, and variants.blocks"),
         (["explain", "--config-dir", "nowhere"], "--config-dir: nowhere is not a folder"),
     ],
 )
@@ -212,6 +218,24 @@ def test_ctrl_c_before_the_first_step_is_quiet(monkeypatch, capsys):
 
     monkeypatch.setattr(run, "train", interrupted)
     assert said(capsys, "train") == (130, "", "")
+
+
+def test_check_takes_fields_and_says_how_to_give_one_that_is_needed(capsys, tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from variants.blocks.norms import RMSNorm\nfrom variants.slots import norms\n"
+        "@norms.register('own')\nclass Own(RMSNorm):\n"
+        "    def __init__(self, width: int, *, eps: float) -> None:\n        super().__init__(width, eps)\n"
+    )
+    status, out, _ = said(capsys, "check", str(file))
+    assert status == 1
+    line = "norm own  can be built: BROKEN: needs eps, which is not given: variants check norm.own eps=... --import"
+    assert out == f"{line} {file}\n"
+    with unchecked():
+        status, out, _ = said(capsys, "check", "norm.own", "eps=1e-6", "--import", str(file))
+    del norms._choices["own"]
+    assert status == 0, out
+    assert "norm own  each position alone: holds" in out
 
 
 @pytest.mark.slow

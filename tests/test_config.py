@@ -148,7 +148,7 @@ def test_all_that_is_wrong_is_said_at_once():
 
 
 def test_lightnings_other_arguments_are_passed_on():
-    assert compose(["trainer.limit_train_batches=3"])["trainer"]["limit_train_batches"] == 3
+    assert compose(["trainer.max_time=00:01:00:00"])["trainer"]["max_time"] == "00:01:00:00"
 
 
 @pytest.mark.parametrize(
@@ -182,3 +182,14 @@ def test_an_identity_changes_with_what_can_change_the_result_alone():
 def test_departures_name_what_an_override_changed():
     changed = configs.departures(compose(["model.residual=post"]), compose())
     assert changed == {"model.residual": ("pre", "post")}
+
+
+def test_fields_of_one_choice_are_written_as_overrides_are():
+    assert configs.fields(["d_ff=8", "qk_norm.name=rmsnorm", "qk_norm.norm_eps=1e-5"]) == {
+        "d_ff": 8,
+        "qk_norm": {"name": "rmsnorm", "norm_eps": 1e-5},
+    }
+    assert configs.fields([]) == {}
+    with pytest.raises(ConfigError) as caught:
+        configs.fields(["d_ff", "a=1", "b=["])
+    assert len(caught.value.problems) == 2

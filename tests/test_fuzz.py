@@ -6,7 +6,7 @@ import shutil
 from datetime import timedelta
 
 import pytest
-from fuzzing import overrides
+from fuzzing import NO_NODES, NODES, overrides
 from hypothesis import HealthCheck, given, seed, settings
 
 from variants.cli import main
@@ -96,6 +96,8 @@ FOUND = {  # what ended in a traceback, a hang or silence before
     "model.feedforward.ratio=1e18": "model.feedforward: some size is too large",
     "model.layers={0: {n_heads: 0}}": "model.layers.0.n_heads: 0 must be at least 1",
     "model.mixer.d_head=-1": "model.mixer: d_head must be at least 1, not -1",
+    "model.decoder.position=1e308": "model.decoder.position: expected a choice of position (",
+    "model.layout=.nan": "model.layout: expected a choice of layout (",
     "model.mixer.scale=.nan": "model.mixer.scale: expected a number below 2^63, got nan",
     "model.n_layers=1000000": "model.n_layers: 1000000 must be at most 1000",
     "model.norm_eps=-1": "model.norm_eps: -1.0 must not be negative",
@@ -107,6 +109,7 @@ FOUND = {  # what ended in a traceback, a hang or silence before
     "tracker=[1]": "tracker: expected a preset or a mapping, got [1]",
     "trainer=3": "trainer: expected a preset or a mapping, got 3",
     "trainer.accelerator=gpux": "trainer.accelerator: no accelerator 'gpux' (did you mean 'gpu'?)",
+    "trainer.strategy={name: [a]}": "trainer.strategy: no strategy ['a']; there are: auto, ddp",
     "trainer.precision=foo": "trainer.precision='foo' is none of 32-true",
 }
 
@@ -124,3 +127,13 @@ def test_what_fuzzing_found_is_said_in_a_line(said, capsys):
 def test_what_fuzzing_found_to_be_right_is_built(said, capsys):
     assert main(["explain", said]) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("place", NODES)
+def test_what_is_no_choice_is_refused_in_one_line_wherever_a_choice_belongs(place, capsys):
+    for value in NO_NODES:
+        assert main(["explain", *SMALL, f"{place}={value}"]) == 2, value
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1, (value, lines)
+        assert lines[0].startswith(f"error: {place}"), value

@@ -34,7 +34,8 @@ SEQUENCES = [
 def test_an_encoder_decoder_learns_sequences_to_over_99_percent(task, tmp_path):
     config = configs.compose([f"data={task}", *SEQUENCES])
     train({**config, "folder": str(tmp_path / "run")})
-    model, data = load_run(tmp_path / "run")
+    model, data = load_run(tmp_path / "run").model, slots.data.build(config["data"])
+    data.prepare()
     batch = data.validation.batch(range(500))
     sources = [row[keep].tolist() for row, keep in zip(batch["source"], batch["source_keep"], strict=True)]
     wanted = [row[row >= 0].tolist() for row in batch["targets"]]

@@ -117,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "target", help="slot.choice, a slot for all its choices, a choice's name, or a module or .py file"
     )
+    command.add_argument("fields", nargs="*", default=[], metavar="field", help="set a field of the choice: d_ff=64")
     command.set_defaults(run=_check)
 
     command = commands.add_parser("export", parents=[common], help="a decoder-only run as a transformers checkpoint")
@@ -230,15 +231,18 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from variants.config import fields
     from variants.testing import PROMISES, check
 
-    slot, targets = options.target, [options.target]
+    slot, targets, values = options.target, [options.target], fields(options.fields)
+    if slot in PROMISES and values:
+        raise ConfigError([f"{', '.join(values)}: a field is of one choice, and {slot} is a slot"])
     if slot in PROMISES:
         targets = [f"{slot}.{choice}" for choice in SLOTS[slot].choices]
     elif slot in SLOTS:
         raise ConfigError([f"{slot}: a slot whose choices promise nothing that could be tried"])
     broken = 0
-    for verdict in (verdict for target in targets for verdict in check(target)):
+    for verdict in (verdict for target in targets for verdict in check(target, **values)):
         print(verdict, flush=True)
         broken += not verdict.holds
     return 1 if broken else 0

@@ -133,6 +133,23 @@ def overlay(config: Config, fields: Iterable[tuple[str, Any]]) -> Config:
     return config
 
 
+def fields(overrides: Sequence[str]) -> Config:
+    """The fields of a single choice, written as overrides of it: ``d_ff=8``, ``qk_norm.norm_eps=1e-5``.
+
+    Raises:
+        ConfigError: A line for each that is not written so.
+    """
+    problems: list[str] = []
+    laid: Config = {"choice": {}}
+    for override in overrides:
+        parsed = attempt(problems, "", lambda override=override: _parse(override))
+        if not is_wrong(parsed):
+            laid = _lay(laid, ["choice", *parsed[0]], parsed[1])
+    if problems:
+        raise ConfigError(problems)
+    return dict(laid["choice"])
+
+
 def resolve(config: Config) -> Config:
     """Replace interpolations by what they stand for.
 

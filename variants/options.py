@@ -18,7 +18,7 @@ from variants.registry import check_fields, fields_of
 class Trainer:
     """How a run is carried out: Lightning's own names, and below them what Lightning lacks.
 
-    Any other argument of ``lightning.Trainer`` is passed on as it is.
+    Any other argument of ``lightning.Trainer`` is passed on as it is, but for those that a run decides itself.
 
     Args:
         max_steps: Optimiser updates.
@@ -30,7 +30,7 @@ class Trainer:
         accumulate_grad_batches: Micro-batches of one update.
         gradient_clip_val: Largest norm of all gradients together; None: no limit.
         val_check_interval: Micro-batches between two validations.
-        limit_val_batches: Batches of a validation, or a share of them; None: all.
+        limit_val_batches: Batches of a validation, or a share of them; None: all; 0: there is none.
         log_every_n_steps: Updates between two logged rows.
         enable_progress_bar: Whether to show one.
         callbacks: Registered callbacks.
@@ -95,6 +95,22 @@ def _defaults(schema: Any) -> dict[str, Any]:
 # Those of Lightning that keep every parameter whole on each device: the gradient norm and the checkpoints count on it.
 STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_false", "ddp_find_unused_parameters_true")
 _COUNTS = ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval")
+_LEAST = {**dict.fromkeys((*_COUNTS, "early_stopping"), 1), "num_workers": 0}
+_LENGTH = "a run is one epoch, as long as max_steps says"
+# What Lightning knows and a run decides itself, and what to say instead.
+_OWNED = {
+    **dict.fromkeys(("max_epochs", "min_epochs", "min_steps", "fast_dev_run", "overfit_batches"), _LENGTH),
+    **dict.fromkeys(("limit_train_batches", "reload_dataloaders_every_n_epochs"), _LENGTH),
+    **dict.fromkeys(("limit_test_batches", "limit_predict_batches"), "a run trains and validates"),
+    "check_val_every_n_epoch": "val_check_interval counts micro-batches through the whole run",
+    "num_sanity_val_steps": "the first validation is after val_check_interval micro-batches",
+    "logger": "further loggers are listed in loggers",
+    "enable_checkpointing": "a run is always saved, every checkpoint_interval updates",
+    "default_root_dir": "a run's folder is folder=...",
+    "use_distributed_sampler": "each rank takes its stripe of a batch",
+    "plugins": "they are objects, which no config can say",
+    "barebones": "a run is logged and saved",
+}
 
 
 def check_tracker(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,13 +142,18 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
             from lightning import Trainer as LightningTrainer  # only where it is asked for
 
         lightnings = set(inspect.signature(LightningTrainer).parameters)
-        for name in set(others) - lightnings:
-            problems.append(f"{name}: {unknown('field of a trainer', name, lightnings | set(fields))}")
+        known = (lightnings | set(fields)) - set(_OWNED)
+        for name in set(others) - known:
+            problems.append(f"{name}: {_OWNED.get(name) or unknown('field of a trainer', name, known)}")
             del others[name]
-    for name in _COUNTS:
-        if not is_wrong(typed[name]) and typed[name] < 1:
-            problems.append(f"{name}: {typed[name]} must be at least 1")
+    known_values = {name: value for name, value in typed.items() if value is not None and not is_wrong(value)}
+    for name, least in _LEAST.items():
+        if known_values.get(name, least) < least:
+            problems.append(f"{name}: {typed[name]} must be at least {least}")
             typed[name] = WRONG
+    if known_values.get("gradient_clip_val", 1) <= 0:
+        problems.append(f"gradient_clip_val: {typed['gradient_clip_val']} must be above 0; null is no limit")
+        typed["gradient_clip_val"] = WRONG
     every = partial(checkpoint_every, typed["gradient_checkpointing"])
     if is_wrong(attempt(problems, "gradient_checkpointing", every)):
         typed["gradient_checkpointing"] = WRONG
@@ -149,7 +170,7 @@ def _checked_strategy(value: str | Mapping[str, Any]) -> Any:
     if value in STRATEGIES or is_wrong(value):
         return value
     name = value if isinstance(value, str) else value.get("name")
-    if name not in slots.strategies.choices:
+    if not isinstance(name, str) or name not in slots.strategies.choices:
         hint = "; none of Lightning's that shard parameters" if str(name).startswith(("fsdp", "deepspeed")) else ""
         raise ValueError(unknown("strategy", name, [*STRATEGIES, *slots.strategies.choices], hint))
     slots.strategies.check(value)

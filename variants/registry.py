@@ -99,7 +99,7 @@ def convert(value: Any, annotation: Any) -> Any:
     """
     if is_wrong(value):
         return {"name": value} if slot_of(annotation, strict=False) else value
-    if isinstance(value, int | float) and not abs(value) < LARGEST:  # nor NaN
+    if isinstance(value, int | float) and not abs(value) < LARGEST and not slot_of(annotation, strict=False):  # nor NaN
         raise ValueError(f"expected a number below 2^63, got {value!r}")
     if annotation is Any:
         return value

@@ -288,7 +288,8 @@ def test_weights_load_whatever_was_wrapped_around_the_model_then_or_now(tmp_path
         task = task_of(config, *related(config)[:2])
         names = set(task.model.state_dict())
         task.model = WRAPPED[kind](task.model)
-        task.trainer = MagicMock(global_step=0, accumulate_grad_batches=1, max_steps=1)
+        task.trainer = MagicMock(spec=Trainer, global_step=0, accumulate_grad_batches=1, max_steps=1)
+        task.trainer.fit_loop, task.trainer.should_stop = MagicMock(), False
         return task, names
 
     for saver in WRAPPED:

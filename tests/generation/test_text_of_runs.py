@@ -5,10 +5,12 @@ import torch
 
 from variants import config as configs
 from variants import slots
+from variants.data.kept import keep
 from variants.errors import ConfigError
 from variants.generation import Sampling, beam_search, decode
 from variants.generation.text import generate_text, load_run
 from variants.models import build
+from variants.relations import OF_DATA
 
 TINY = ["model.d_model=16", "model.n_layers=1", "model.n_heads=2", "model.initialiser={name: normal, std: 0.4}"]
 
@@ -18,12 +20,17 @@ def run(folder, *overrides, name="last"):
     config = configs.compose([*overrides, *TINY])
     data = slots.data.build(config["data"])
     data.prepare()
-    known = {"source_vocab": data.source_vocab, "max_length": data.length, "source_length": data.source_length}
-    model = build(config["model"], vocab=data.vocab, seed=3, **known)
+    known = {name: getattr(data, field) for name, field in OF_DATA.items()}
+    model = build(config["model"], seed=3, **known)
     (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(configs.to_text(config))
-    torch.save({"state_dict": model.state_dict(), "global_step": 5}, folder / "checkpoints" / f"{name}.ckpt")
+    keep(data, folder)
+    save(folder, model.state_dict(), known, name)
     return model, data
+
+
+def save(folder, state, known, name="last"):
+    torch.save({"state_dict": state, "facts": {"known": known}}, folder / "checkpoints" / f"{name}.ckpt")
 
 
 @pytest.fixture
@@ -67,10 +74,9 @@ def test_a_beam_is_searched(pairs):
 
 def test_the_best_checkpoint_comes_before_the_last(pairs):
     folder, model, _ = pairs
-    last = folder / "checkpoints" / "last.ckpt"
-    state = torch.load(last, weights_only=True)["state_dict"]
-    torch.save({"state_dict": {k: v + 1 for k, v in state.items()}}, folder / "checkpoints" / "best.ckpt")
-    loaded, _ = load_run(folder)
+    last = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    save(folder, {k: v + 1 for k, v in last["state_dict"].items()}, last["facts"]["known"], "best")
+    loaded = load_run(folder).model
     assert not loaded.training
     for ours, theirs in zip(loaded.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs + 1)
@@ -146,7 +152,21 @@ def test_a_prompt_beyond_the_learned_positions(language):
     assert "but the model has 32 positions" in failure(folder, ["the cat"], max_new=40)
 
 
-def test_data_that_is_gone(language):
+def test_a_text_is_continued_though_what_it_learnt_from_is_gone_or_other_or_elsewhere(language, monkeypatch):
     folder, *_ = language
+    before = list(generate_text(folder, ["the cat"], max_new=8))
+    story = folder / "story.txt"
+    story.write_text("Something else.\n" * 300)
+    assert list(generate_text(folder, ["the cat"], max_new=8)) == before
+    story.unlink()
+    monkeypatch.chdir(folder.parent)
+    assert list(generate_text(folder.relative_to(folder.parent), ["the cat"], max_new=8)) == before
+
+
+def test_a_tokenizer_that_was_not_kept_is_made_again_of_the_data_and_said_to_be_missing_with_it(language):
+    folder, *_ = language
+    before = list(generate_text(folder, ["the cat"], max_new=8))
+    (folder / "tokenizer.model").unlink()
+    assert list(generate_text(folder, ["the cat"], max_new=8)) == before
     (folder / "story.txt").unlink()
     assert failure(folder, ["the cat"]).startswith("data.path=")

@@ -7,6 +7,7 @@ import torch
 
 from variants import config as configs
 from variants import slots
+from variants.data.kept import keep
 from variants.data.tokenizer import Tokenizer
 from variants.errors import ConfigError
 from variants.generation import decode
@@ -161,27 +162,30 @@ def run(tmp_path, monkeypatch):
     model_fields = ["model=llama_tiny", "model.d_model=16", "model.n_layers=1", "model.n_heads=2"]
     config = configs.compose([*data_fields, *model_fields, "model.initialiser={name: normal, std: 0.4}"])
     data = slots.data.build(config["data"])
-    model = build(config["model"], vocab=data.vocab, max_length=data.length)
+    data.prepare()
+    known = {"vocab": data.vocab, "max_length": data.length}
+    model = build(config["model"], **known)
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "config.yaml").write_text(configs.to_text(config))
-    state = model.state_dict()
-    torch.save({"state_dict": state}, folder / "checkpoints" / "last.ckpt")
+    keep(data, folder)
+    state = {"state_dict": model.state_dict(), "facts": {"known": known}}
+    torch.save(state, folder / "checkpoints" / "last.ckpt")
     return folder
 
 
 def test_a_run_is_exported_with_its_ids_and_tokenizer_and_generates_there_what_it_does_here(run, tmp_path):
     out = tmp_path / "out"
     export_run(run, out)
-    model, data = load_run(run)
+    loaded = load_run(run)
     theirs = transformers.AutoModelForCausalLM.from_pretrained(out)
     tokenizer = Tokenizer.load(out / "tokenizer.model")
     ids = [theirs.config.bos_token_id, *tokenizer.encode("the cat")]
-    assert ids == [2, *data.tokenizer.encode("the cat")]
+    assert ids == [2, *loaded.tokenizer.encode("the cat")]
     told = json.loads((out / "generation_config.json").read_text())
     assert (told["bos_token_id"], told["eos_token_id"], told["pad_token_id"]) == (2, 3, 0)
     assert theirs.config.max_position_embeddings == 32
     new = theirs.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)[0, len(ids) :].tolist()
-    assert [new] == decode(model, [ids], max_new=12)
+    assert [new] == decode(loaded.model, [ids], max_new=12)
     with pytest.raises(ConfigError, match="out is there already, and is no empty folder"):
         export_run(run, out)
 

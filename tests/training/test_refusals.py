@@ -7,7 +7,14 @@ from variants.cli import main
 from variants.slots import strategies
 
 REFUSED = {
-    "trainer.limit_train_batches=-1": "error: trainer: You have passed invalid value -1 for limit_train_batches",
+    "trainer.limit_val_batches=-1": "error: trainer: You have passed invalid value -1 for limit_val_batches",
+    "trainer.limit_train_batches=3": "error: trainer.limit_train_batches: a run is one epoch",
+    "trainer.check_val_every_n_epoch=1": "error: trainer.check_val_every_n_epoch: val_check_interval counts",
+    "trainer.enable_checkpointing=true": "error: trainer.enable_checkpointing: a run is always saved",
+    "trainer.gradient_clip_val=-1": "error: trainer.gradient_clip_val: -1.0 must be above 0; null is no limit",
+    "trainer.gradient_clip_val=0": "error: trainer.gradient_clip_val: 0.0 must be above 0; null is no limit",
+    "trainer.num_workers=-1": "error: trainer.num_workers: -1 must be at least 0",
+    "trainer.early_stopping=0": "error: trainer.early_stopping: 0 must be at least 1",
     "trainer.gradient_clip_algorithm=fifth": "error: trainer: `gradient_clip_algorithm` fifth is invalid",
     "trainer.profiler=none": "error: trainer: When passing string value for the `profiler` parameter",
     "trainer.strategy=nonsense": "error: trainer.strategy: no strategy 'nonsense'; there are: auto, ddp, ",
@@ -23,6 +30,20 @@ def test_what_lightning_refuses_is_a_line_and_no_folder(said, tmp_path, capsys):
     assert len(lines) == 1
     assert lines[0].startswith(REFUSED[said])
     assert not (tmp_path / "run").exists()
+
+
+def test_a_batch_that_the_ranks_cannot_share_is_refused_before_there_is_a_folder(tmp_path, capsys):
+    shared = ["trainer.devices=2", "data.batch_size=3", "--folder", str(tmp_path / "run")]
+    assert main(["train", *TINY, *shared]) == 2
+    said = capsys.readouterr().err
+    assert said == "error: data: batch_size=3: must be a multiple of the 2 data-parallel ranks\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_validation_tells_the_loss_that_it_has(tmp_path, capsys):
+    shown = ["trainer.max_steps=1", "trainer.limit_val_batches=0", "trainer.enable_progress_bar=false"]
+    assert main(["train", *TINY, *shown, "--folder", str(tmp_path / "run")]) == 0
+    assert "finished: train/loss " in capsys.readouterr().out
 
 
 def test_the_fields_of_registered_strategies_and_callbacks_are_checked(tmp_path, capsys):

@@ -4,10 +4,12 @@ import signal
 import subprocess
 import sys
 
+import misbehaving  # noqa: F401  # registers callbacks
 import pytest
 import torch
-from training_runs import killed, tiny
+from training_runs import TINY, killed, tiny
 
+from variants.config import compose
 from variants.errors import ConfigError
 from variants.training.checkpoints import read_checkpoint
 from variants.training.folder import Folder
@@ -144,19 +146,48 @@ def test_the_learning_rate_goes_on_where_it_was(tmp_path, whole):
 
 
 def test_what_a_run_trains_may_not_change(whole):
+    changes = ("model.d_model=32", "optimiser.weight_decay=0.5", "seed=3", "trainer.accumulate_grad_batches=4")
     with pytest.raises(ConfigError) as error:
-        train(tiny(whole, "model.d_model=32", "optimiser.weight_decay=0.5", "seed=3"), resume=True, notify=silent)
+        train(tiny(whole, *changes), resume=True, notify=silent)
     assert [line.partition(":")[0] for line in error.value.problems] == [
         "model.d_model",
         "optimiser.weight_decay",
         "seed",
+        "trainer.accumulate_grad_batches",
     ]
+
+
+def test_a_run_of_a_text_goes_on_with_that_text_alone(tmp_path, cache):
+    story = tmp_path / "story.txt"
+    story.write_text("".join(f"{i}: the cat sat on mat {i * i}.\n" for i in range(300)))
+    text = ["model=gpt2_tiny", f"data={{name: text, path: {story}, vocab: 290, length: 16, batch_size: 4}}"]
+    text += [o for o in TINY if o.startswith(("model.d", "model.n", "trainer", "tracker"))]
+    config = {**compose(text), "folder": str(tmp_path / "run")}
+    train({**config, "trainer": {**config["trainer"], "max_steps": 2}}, notify=silent)
+    whole = story.read_text()
+    story.write_text(whole + "And one line more.\n")
+    with pytest.raises(ConfigError, match="data: its files hold something else than what the run in .* began"):
+        train(config, resume=True, notify=silent)
+    story.write_text(whole)
+    assert train(config, resume=True, notify=silent).metrics["step"] == 8
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_may_be_mended(tmp_path):
+    failing = "trainer.callbacks=[{name: raising, at: 1}]"
+    with pytest.raises(RuntimeError, match="raised after update 1"):
+        train(tiny(tmp_path / "run", failing), notify=silent)
+    lines = []
+    mended = tiny(tmp_path / "run", "model.d_model=32", "trainer.max_steps=1")
+    assert train(mended, resume=True, notify=lines.append).status == "finished"
+    assert "changed since the run was cut: model.d_model: 16 -> 32" in lines
+    assert len(history(tmp_path / "run")) == 1
 
 
 def test_a_finished_run_says_so_and_is_left_alone(whole):
     before = (whole / "checkpoints" / "last.ckpt").stat().st_mtime_ns
-    lines = []
-    result = train(tiny(whole), resume=True, notify=lines.append)
+    lines, config = [], (whole / "config.yaml").read_bytes()
+    result = train(tiny(whole, "optimiser.lr=0.5", "trainer.max_steps=7"), resume=True, notify=lines.append)
+    assert (whole / "config.yaml").read_bytes() == config
     assert result.status == "finished"
     assert result.metrics["step"] == 8
     assert lines == [f"{whole} is finished, at step 8: there is nothing to resume"]
@@ -173,6 +204,25 @@ def test_a_folder_holds_one_run_and_one_process(whole, tmp_path):
     with pytest.raises(ConfigError, match="in use: another process is training there"):
         train(tiny(whole), resume=True, notify=silent)
     other.release()
+
+
+def test_a_run_whose_time_is_up_is_stopped_and_goes_on_with_more(tmp_path):
+    soon, lines = ("trainer.max_time=00:00:00:01", "trainer.callbacks=[{name: slow, seconds: 0.1}]"), []
+    result = train(tiny(tmp_path / "run", *soon), notify=lines.append)
+    step = Folder(tmp_path / "run").noted()["step"]
+    assert step < 8
+    assert (result.status, result.message) == ("stopped", f"stopped after step {step}, as trainer.max_time says")
+    assert lines[-1] == f"{result.message}; go on with --resume"
+    assert train(tiny(tmp_path / "run"), resume=True, notify=silent).status == "finished"
+    assert [int(row["step"]) for row in history(tmp_path / "run")] == list(range(1, 9))
+
+
+def test_a_run_that_a_callback_ends_says_so_and_may_go_on(tmp_path):
+    ending = tiny(tmp_path / "run", "trainer.callbacks=[{name: ending, at: 3}]", "trainer.early_stopping=9")
+    result = train(ending, notify=silent)
+    assert (result.status, result.message) == ("finished", "a callback ended it at step 3 of 8")
+    assert train(tiny(tmp_path / "run"), resume=True, notify=silent).message is None
+    assert int(history(tmp_path / "run")[-1]["step"]) == 8
 
 
 @pytest.mark.slow

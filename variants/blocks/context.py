@@ -49,5 +49,5 @@ class Context:
         return None if self.cache is None else self.cache.slot(self.depth, branch)
 
     def add_loss(self, name: str, value: Float[Tensor, ""]) -> None:
-        """Add to the loss, per target token; parts at several depths add up under one name."""
+        """Add to the loss, per target token, of which pads are none; parts at several depths add up under one name."""
         self.losses[name] = value + self.losses.get(name, torch.zeros_like(value))

@@ -63,6 +63,7 @@ class Data(ABC):
         tokenizer: Of ``ids`` or ``target``.
         source_tokenizer: Of ``source``; None: there is no source.
         quick: Whether `prepare` takes seconds at most, so that it may be tried for what it finds wrong alone.
+        fingerprint: Of what the files hold that it read; None: it is a function of its fields alone.
         bytes_per_target: UTF-8 bytes of the validation text over the number of its targets, which turns a loss into
             bits per byte; None: the data is no text.
     """
@@ -78,6 +79,7 @@ class Data(ABC):
     tokenizer: Codec
     source_tokenizer: Codec | None = None
     quick: bool = False
+    fingerprint: str | None = None
     bytes_per_target: float | None = None
 
     @abstractmethod

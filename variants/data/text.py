@@ -182,8 +182,8 @@ class Text(Data):
         """
         share = None if self.held_out else self.validation_share
         options = FORMAT, len(self.files), share, self.vocab, self.tokenizer_type, self.coverage
-        key = fingerprint([*self.files, *self.held_out], *options)
-        folder = cached(f"text/{key}", functools.partial(self._make, notify=notify), notify)
+        self.fingerprint = fingerprint([*self.files, *self.held_out], *options)
+        folder = cached(f"text/{self.fingerprint}", functools.partial(self._make, notify=notify), notify)
         counts = json.loads((folder / "counts.json").read_text())
         train, validation = counts["train"], counts["validation"]
         if train["tokens"] <= self.length:

@@ -36,6 +36,8 @@ def lacking(model: Mapping[str, Any], counterparts: Counterparts) -> list[str]:
         if slot is not None and name not in WITHOUT_TRACE:
             known = counterparts.get(name, {skeleton.defaults()[name]["name"]: ()})
             lacks += _lacking_choice(slot, first[name], known)
+            if name == "norm" and stack[name] != first[name]:  # the final norm is the stack's, whatever its layers have
+                lacks += [f"final {line}" for line in _lacking_choice(slot, stack[name], known)]
     return lacks
 
 

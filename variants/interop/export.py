@@ -29,10 +29,10 @@ def export_run(folder: Path, out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError([f"{out} is there already, and is no empty folder: name another"])
     needed()
-    model, data = load_run(folder)
+    run = load_run(folder)
     of_run = configs.load(folder / "config.yaml")["model"]
-    config: dict[str, Any] = {**of_run, "max_length": of_run["max_length"] or data.length}
+    config: dict[str, Any] = {**of_run, "max_length": of_run["max_length"] or run.known["max_length"]}
     tokens = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
-    to_transformers(model.cpu(), config, out, tokens=tokens)
-    if isinstance(data.tokenizer, Tokenizer):
-        data.tokenizer.save(out / "tokenizer.model")
+    to_transformers(run.model.cpu(), config, out, tokens=tokens)
+    if isinstance(run.tokenizer, Tokenizer):
+        run.tokenizer.save(out / "tokenizer.model")

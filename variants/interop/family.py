@@ -76,6 +76,12 @@ def activation_of(node: Node, known: Mapping[str, Node]) -> str:
     return next(name for name, choice in known.items() if choice == wanted)
 
 
+def final_epsilon(model: Any) -> list[str]:
+    """The epsilon of a final norm of ours, where it is not that of the layers' norms: theirs have one in common."""
+    final, layers = model.stack.norm.eps, model.stack.layers[0].residual.norms[0].eps
+    return [] if final == layers else [f"norm_eps {final} in the final norm beside {layers} in the layers (it has one)"]
+
+
 def require(model_type: str, field: str, value: Any, *accepted: Any) -> None:
     """Refuse a value that has no counterpart here.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from variants.interop.counterparts import Counterparts
-from variants.interop.family import PLAIN, Export, Family, activation_of, feedforward_of, require
+from variants.interop.family import PLAIN, Export, Family, activation_of, feedforward_of, final_epsilon, require
 from variants.interop.weights import Weight, Weights, affine
 
 COUNTERPARTS: Counterparts = {
@@ -81,7 +81,8 @@ def refuses(model: Any) -> list[str]:
     mixer = model.stack.layers[0].mixer
     q, k, width = mixer.q.out_features, mixer.k.out_features, mixer.q.in_features
     lacks = [] if k == q else [f"n_kv_heads {k // mixer.d_head} (it has n_heads {q // mixer.d_head})"]
-    return lacks + ([] if q == width else [f"d_head {mixer.d_head} (it has d_model / n_heads)"])
+    lacks += [] if q == width else [f"d_head {mixer.d_head} (it has d_model / n_heads)"]
+    return lacks + final_epsilon(model)
 
 
 def config_of(model: Any, fields: Mapping[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from variants.interop.counterparts import Counterparts
-from variants.interop.family import GATED, Export, Family, activation_of, feedforward_of, require
+from variants.interop.family import GATED, Export, Family, activation_of, feedforward_of, final_epsilon, require
 from variants.interop.weights import Weight, Weights, affine
 
 GATED_FIELDS = ("ratio", "d_ff", "multiple_of", "bias", "feedforward_dropout")
@@ -78,7 +78,8 @@ def refuses(model: Any) -> list[str]:
     """What of a model of ours it cannot have though it has the choices."""
     mixer = model.stack.layers[0].mixer
     d_model, n_heads = mixer.q.in_features, mixer.q.out_features // mixer.d_head
-    return [f"n_heads {n_heads} beside d_model {d_model} (it has a divisor)"] if d_model % n_heads else []
+    lacks = [f"n_heads {n_heads} beside d_model {d_model} (it has a divisor)"] if d_model % n_heads else []
+    return lacks + final_epsilon(model)
 
 
 def config_of(model: Any, fields: Mapping[str, Any]) -> Any:

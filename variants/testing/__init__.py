@@ -7,7 +7,19 @@
 norm RMSNorm  same shape: holds
 """
 
-from variants.testing import blocks, common, crosses, kernels, layouts, mixers, positions, training
+from variants.testing import (
+    blocks,
+    common,
+    crosses,
+    ends,
+    initialisers,
+    kernels,
+    layouts,
+    mixers,
+    parts,
+    positions,
+    training,
+)
 from variants.testing.base import Broken, Promise
 from variants.testing.examples import Example
 from variants.testing.probes import PROBES, Probe
@@ -26,9 +38,12 @@ __all__ = [
     "check_example",
     "common",
     "crosses",
+    "ends",
+    "initialisers",
     "kernels",
     "layouts",
     "mixers",
+    "parts",
     "positions",
     "training",
 ]

@@ -1,7 +1,8 @@
-"""What promises are made of: a broken one, comparisons that word it, and the gradients that are compared."""
+"""What promises are made of: a broken one, the modes it is tried in, comparisons that word it, and gradients."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -12,11 +13,32 @@ from variants.testing.examples import Example
 
 Promise = Callable[[Example], None]
 NAN, INF = float("nan"), float("inf")
+BF16_TOLERANCE = 0.05  # of the output's size: 8 bits of mantissa, through a few layers
 CHUNKS = ([1, 1], [12], [1] * 12, [5, 1, 1, 5])  # of a sequence that is passed through a cache, the shortest first
 
 
 class Broken(AssertionError):  # noqa: N818  # a verdict, no fault of the program
     """A promise that does not hold, with the smallest counterexample in one line."""
+
+
+def in_both_modes(promise: Promise) -> Promise:
+    """Try a promise in evaluation, and in training with every dropout rate at 0.
+
+    In training, what draws random numbers all the same is not judged: two calls of it may differ, and should.
+    """
+
+    @functools.wraps(promise)
+    def tried(example: Example) -> None:
+        promise(example)
+        with torch.random.fork_rng(devices=[]):
+            before = torch.get_rng_state()
+            try:
+                promise(example.in_training())
+            except Broken as broken:
+                if torch.equal(torch.get_rng_state(), before):
+                    raise Broken(f"{broken}, in training") from None
+
+    return tried
 
 
 def distance(a: Tensor, b: Tensor) -> float:
@@ -96,6 +118,17 @@ def spoil_unused(cache: Cache, held: float) -> None:
     for slot in cache.slots.values():
         for buffer in slot.grown:
             buffer[..., slot.end :, :] = held
+
+
+@torch.no_grad()
+def without_written_biases(part: nn.Module) -> nn.Module:
+    """The part with the biases of what it ``writes`` at 0; of all that it has, where it does not say what it writes."""
+    written: tuple[str, ...] = getattr(part, "writes", ("",))
+    for child in written:
+        for name, parameter in part.get_submodule(child).named_parameters():
+            if "bias" in name.rpartition(".")[2]:
+                parameter.zero_()
+    return part
 
 
 def weighted(y: Tensor, seed: int = 9) -> Tensor:

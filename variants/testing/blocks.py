@@ -1,43 +1,68 @@
-"""What norms, feed-forwards, residuals, embeddings, heads and sharings promise."""
+"""What norms, feed-forwards, residuals and sharings promise."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from variants.blocks.cache import Cache
 from variants.blocks.context import Context
-from variants.blocks.heads.base import IGNORED
 from variants.blocks.masks import AttentionMask
 from variants.blocks.norms import LayerNorm
-from variants.testing.base import INF, NAN, Broken, distance, finite, gradients, moved, noise, same, weighted
-from variants.testing.examples import D_MODEL, VOCAB, Example
-from variants.testing.probes import HeadProbe, ids_of, probe
+from variants.testing.base import INF, NAN, Broken, finite, gradients, in_both_modes, noise, same, weighted
+from variants.testing.examples import D_MODEL, Example
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Norms and feed-forwards
 
 
+@in_both_modes
 def each_position_alone(example: Example) -> None:
-    """A position's output depends on its input alone, not on other positions or rows."""
+    """A position's output depends on its input alone, whatever other positions hold, NaN and infinity included.
+
+    A norm is tried on (batch, heads, time, width) too, at another width: so it meets queries and keys.
+    """
     part = example()
     for length in range(1, 6):
-        x = noise(2, length, D_MODEL)
-        before = part(x)
-        for token in range(length):
-            changed = x.clone()
-            changed[:, token] += noise(D_MODEL, seed=1)
-            for position, has_moved in enumerate(moved(part(changed), before)):
-                if has_moved and position != token:
-                    raise Broken(f"output {position} moved when position {token} changed (length {length})")
-                if not has_moved and position == token:
-                    raise Broken(f"output {position} did not move when position {token} changed (length {length})")
-    order = torch.tensor([3, 1, 4, 0, 2])
-    same(part(x[:, order]), before[:, order], "positions in another order")
+        _places_alone(part, (1, length, D_MODEL))
+    if example.asks("width"):
+        part = example(width=8)
+        for length in (1, 2):
+            _places_alone(part, (1, 2, length, 8))
 
 
+def _places_alone(run: Callable[[Tensor], Tensor], shape: tuple[int, ...], what: str = "") -> None:
+    x, of = noise(*shape), f"({what}input of {shape})"
+    before = run(x)
+    places = list(itertools.product(*map(range, shape[:-1])))
+    for place in places:
+        changed = x.clone()
+        changed[place] += noise(shape[-1], seed=1)
+        apart = (run(changed) - before).abs().amax(-1)
+        for other in places:
+            if other != place and not apart[other] <= 1e-6:
+                by = f"{apart[other]:.2g} when position {_named(place)} changed"
+                raise Broken(f"output {_named(other)} moved by {by} {of}")
+            if other == place and not apart[other] > 1e-6:
+                raise Broken(f"output {_named(place)} did not move when position {_named(place)} changed {of}")
+    for place, held in itertools.product(places, (NAN, INF)):
+        spoilt = torch.full_like(x, held)
+        spoilt[place] = x[place]
+        beside = f"output {_named(place)} beside positions of {held:g} and of others {of}"
+        same(run(spoilt)[place], before[place], beside)
+    same(run(x.flip(-2)), before.flip(-2), f"positions in another order {of}")
+
+
+def _named(place: tuple[int, ...]) -> str:
+    return ", ".join(map(str, place[1:]))
+
+
+@in_both_modes
 def dtype_is_kept(example: Example) -> None:
     """The output has the input's dtype: float64, float32, bfloat16 and float16, and under autocast."""
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
@@ -51,6 +76,7 @@ def dtype_is_kept(example: Example) -> None:
             raise Broken(f"{dtype} becomes {y.dtype} under autocast")
 
 
+@in_both_modes
 def extremes_are_finite(example: Example) -> None:
     """Finite, forward and backward, at 0 and at constants, and at 300 in float16, whose square overflows there."""
     constant, normal = torch.ones(2, 3, D_MODEL), noise(2, 3, D_MODEL)
@@ -67,6 +93,7 @@ def extremes_are_finite(example: Example) -> None:
             finite(slope, f"{name} ({dtype}): the gradient of {what}")
 
 
+@in_both_modes
 def pads_change_nothing(example: Example) -> None:
     """What pads hold, NaN and infinity included, changes no real position and no gradient."""
     part = example()
@@ -87,16 +114,27 @@ def pads_change_nothing(example: Example) -> None:
                 same(found[name], slope, f"{what}: the gradient of {name}")
 
 
+@in_both_modes
 def a_context_is_optional(example: Example) -> None:
-    """Called without a context it is what it is with an empty one."""
-    part, x = example(), noise(2, 3, D_MODEL)
-    same(part(x), part(x, Context()), "without a context and with an empty one", 0.0)
+    """Called without a context it is what it is with any that has no pads: causal, of documents, with a cache."""
+    part, causal = example(), AttentionMask(causal=True)
+    for length in (1, 3):
+        x, cache = noise(2, length, D_MODEL), Cache(4)
+        documents = torch.arange(length).clamp(max=1).expand(2, -1)
+        for what, context in (
+            ("an empty one", Context()),
+            ("a causal one", Context(causal)),
+            ("one of documents", Context(AttentionMask(documents=documents, causal=True))),
+            ("one with a cache", Context(cache.extend(causal, 2, length, x.device), cache=cache)),
+        ):
+            same(part(x, context), part(x), f"with a context, {what}, and without (length {length})", 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Residuals
 
 
+@in_both_modes
 def every_branch_counts(example: Example) -> None:
     """With two and with three branches: each runs once, moves the output, and gets a gradient; so does the input."""
     for n in (2, 3):
@@ -120,6 +158,20 @@ def every_branch_counts(example: Example) -> None:
                 raise Broken(f"{n} branches: {name} gets no gradient")
 
 
+@in_both_modes
+def the_stream_is_each_positions_own(example: Example) -> None:
+    """Around branches that keep positions apart, so does it, whatever other positions hold, NaN and infinity too."""
+    for n in (2, 3):
+        residual, branches = example(n_branches=n), _branches(n)
+
+        def run(x: Tensor, residual: Any = residual, branches: nn.ModuleList = branches) -> Tensor:
+            y: Tensor = residual.leave(residual(residual.enter(x), *branches))
+            return y
+
+        for length in range(1, 4):
+            _places_alone(run, (1, length, D_MODEL), f"{n} branches, ")
+
+
 def every_norm_is_its_own(example: Example) -> None:
     """Every norm that it makes is registered once, and it says whether a stack still needs one at its end."""
     for n in (2, 3):
@@ -137,6 +189,7 @@ def every_norm_is_its_own(example: Example) -> None:
         raise Broken(f"final_norm is {example().final_norm!r}, neither True nor False")
 
 
+@in_both_modes
 def enters_and_leaves(example: Example) -> None:
     """The stream ends in the shape in which the stack's input came, in its dtype, with another layer between."""
     first, second = example(), example(seed=1)
@@ -161,89 +214,6 @@ def _branches(n: int) -> nn.ModuleList:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Embeddings and heads
-
-
-def each_token_alone(example: Example) -> None:
-    """A token's vector depends on its id alone, and a hidden state's logits on that state alone."""
-    embedding, ids = example(), ids_of(2, 5)
-    vectors = embedding(ids)
-    if vectors.shape != (2, 5, D_MODEL):
-        raise Broken(f"ids (2, 5) become {tuple(vectors.shape)}, not (2, 5, {D_MODEL})")
-    for row, time in ((0, 0), (1, 3)):
-        same(embedding(ids[row, time].view(1, 1))[0, 0], vectors[row, time], f"the id at {row, time}, and alone")
-    logits = embedding.unembed(vectors)
-    if logits.shape != (2, 5, VOCAB):
-        raise Broken(f"hidden states (2, 5, {D_MODEL}) become {tuple(logits.shape)}, not (2, 5, {VOCAB})")
-    same(embedding.unembed(vectors[1, 3]), logits[1, 3], "the logits of a state, and of it alone")
-
-
-def ids_differ(example: Example) -> None:
-    """Every id has a vector of its own."""
-    vectors = example()(torch.arange(VOCAB)[None])[0].detach()
-    for first in range(VOCAB):
-        for second in range(first):
-            if torch.equal(vectors[first], vectors[second]):
-                raise Broken(f"ids {second} and {first} have the same vector")
-
-
-def loss_is_cross_entropy_of_the_logits(example: Example) -> None:
-    """The summed loss and its gradients are those of torch's cross-entropy of the head's logits, smoothed or not."""
-    for smoothing in (0.0, 0.1):
-        tried, targets = _head(example), ids_of(2, 6, seed=1)
-        targets[0, 2:4] = IGNORED
-        found: list[dict[str, Tensor]] = []
-        for own in (True, False):
-            x = noise(2, 6, D_MODEL).requires_grad_()
-            if own:
-                loss = tried.component.loss(x, targets, tried.embedding, smoothing)
-                if int(loss.count) != 10:
-                    raise Broken(f"it counts {int(loss.count)} targets of 10")
-                summed = loss.loss
-            else:
-                logits = tried(x).flatten(0, 1)
-                options = {"reduction": "sum", "label_smoothing": smoothing, "ignore_index": IGNORED}
-                summed = F.cross_entropy(logits, targets.flatten(), **options)  # type: ignore[arg-type]
-                plain = F.cross_entropy(logits, targets.flatten(), reduction="sum", ignore_index=IGNORED)
-                same(loss.nll, plain, f"the unsmoothed loss (label_smoothing {smoothing})")
-            found.append({"the loss": summed} | gradients(tried, summed * 0.7, x))
-        for name, expected in found[1].items():
-            same(found[0][name], expected, f"label_smoothing {smoothing}, {name}", 2e-5)
-        with torch.no_grad():
-            quiet = tried.component.loss(noise(2, 6, D_MODEL), targets, tried.embedding, smoothing)
-        same(quiet.loss, found[0]["the loss"], "the loss without gradients and with")
-
-
-def ignored_targets_do_not_matter(example: Example) -> None:
-    """States at ignored targets change nothing, NaN included; without a target the loss and all gradients are 0."""
-    tried, targets = _head(example), ids_of(2, 6, seed=1)
-    targets[:, 4:] = IGNORED
-    expected = tried.component.loss(noise(2, 6, D_MODEL), targets, tried.embedding)
-    for held in (7.0, NAN, INF):
-        x = noise(2, 6, D_MODEL)
-        x[:, 4:] = held
-        x.requires_grad_()
-        loss = tried.component.loss(x, targets, tried.embedding)
-        same(loss.loss, expected.loss, f"states of {held:g} at ignored targets")
-        for name, slope in gradients(tried, loss.loss, x).items():
-            finite(slope, f"states of {held:g} at ignored targets: the gradient of {name}")
-    x = noise(2, 6, D_MODEL).requires_grad_()
-    none = tried.component.loss(x, torch.full_like(targets, IGNORED), tried.embedding)
-    if none.loss.item() or none.count.item():
-        raise Broken(f"without a target the loss is {none.loss.item():g} of {none.count.item()}")
-    for name, slope in gradients(tried, none.loss, x).items():
-        if distance(slope, torch.zeros_like(slope)):
-            raise Broken(f"without a target the gradient of {name} is not 0")
-
-
-def _head(example: Example) -> HeadProbe:
-    tried = probe(example)
-    assert isinstance(tried, HeadProbe)
-    tried.embedding.requires_grad_()
-    return tried
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # Sharings
 
 
@@ -260,7 +230,5 @@ def layers_are_in_order(example: Example) -> None:
 
 NORM = (each_position_alone, dtype_is_kept, extremes_are_finite)
 FEEDFORWARD = (each_position_alone, pads_change_nothing, a_context_is_optional)
-RESIDUAL = (every_branch_counts, every_norm_is_its_own, enters_and_leaves)
-EMBEDDING = (each_token_alone, ids_differ)
-HEAD = (loss_is_cross_entropy_of_the_logits, ignored_targets_do_not_matter)
+RESIDUAL = (every_branch_counts, the_stream_is_each_positions_own, every_norm_is_its_own, enters_and_leaves)
 SHARING = (layers_are_in_order,)

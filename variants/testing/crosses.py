@@ -15,17 +15,20 @@ from variants.testing.base import (
     Broken,
     finite,
     gradients,
+    in_both_modes,
     moved,
     noise,
     same,
     spoil_unused,
     weighted,
+    without_written_biases,
 )
 from variants.testing.examples import D_MODEL, Example
 
 CAUSAL = AttentionMask(causal=True)
 
 
+@in_both_modes
 def reads_the_memory(example: Example) -> None:
     """Every token of the memory reaches every output; the choice that reads nothing says that it is absent."""
     cross = example()
@@ -39,6 +42,7 @@ def reads_the_memory(example: Example) -> None:
             raise Broken(f"output {output} did not move when the memory changed (3 tokens, memory of 4)")
 
 
+@in_both_modes
 def memory_pads_change_nothing(example: Example) -> None:
     """Pads of the memory on either side, whatever they hold, change no output and no gradient."""
     cross = example()
@@ -61,6 +65,7 @@ def memory_pads_change_nothing(example: Example) -> None:
                 same(found[name], slope, f"{what}: the gradient of {name}")
 
 
+@in_both_modes
 def own_pads_change_nothing(example: Example) -> None:
     """Pads among the targets, whatever they hold, change no other output and no gradient."""
     cross = example()
@@ -77,18 +82,34 @@ def own_pads_change_nothing(example: Example) -> None:
         same(found[name], slope, f"2 left pads of nan among the targets: the gradient of {name}")
 
 
+@in_both_modes
 def packed_pairs_are_alone(example: Example) -> None:
-    """Packed pairs are what each is by itself."""
+    """Packed pairs, also with pads between their sources or without one, are what each is by itself."""
     cross = example()
-    x, memory = noise(1, 5, D_MODEL), noise(1, 7, D_MODEL, seed=1)
-    documents = torch.tensor([[0, 0, 0, 1, 1, 1, 1]])
-    mask = AttentionMask(documents=documents, query_documents=torch.tensor([[0, 0, 1, 1, 1]]))
-    y = cross(x, Context(CAUSAL, memory=memory, memory_mask=mask))
-    first = cross(x[:, :2], Context(CAUSAL, memory=memory[:, :3]))
-    second = cross(x[:, 2:], Context(CAUSAL, memory=memory[:, 3:]))
-    same(y, torch.cat((first, second), 1), "pairs of 2 and 3 tokens over memories of 3 and 4, packed and alone")
+    for targets, sources in (
+        ([0, 1], [0, 1]),
+        ([0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1]),
+        ([0, 1], [-1, 0, -1, 1]),
+        ([0, 0, 1, 1, 1], [-1, 0, 0, 0, -1, 1, 1, -1]),
+        ([0, 0, 1, 2], [0, 0, 2]),
+    ):
+        x, memory = noise(1, len(targets), D_MODEL), noise(1, len(sources), D_MODEL, seed=1)
+        keep = torch.tensor([sources]) >= 0
+        memory[~keep] = NAN
+        documents = torch.tensor([sources]).cummax(1).values.clamp(min=0)
+        mask = AttentionMask(None if keep.all() else keep, documents, torch.tensor([targets]))
+        y = cross(x, Context(CAUSAL, memory=memory, memory_mask=mask))
+        for pair in sorted(set(targets)):
+            own, read = ([at for at, of in enumerate(row) if of == pair] for row in (targets, sources))
+            context = Context(CAUSAL, memory=memory[:, read])
+            if not read:
+                context = Context(CAUSAL, memory=memory[:, :1], memory_mask=AttentionMask(torch.tensor([[False]])))
+            what = "alone" if read else "over a source of pads"
+            said = f"pair {pair} of targets {targets} and sources {sources} (-1: pads)"
+            same(y[:, own], cross(x[:, own], context), f"{said}, packed and {what}")
 
 
+@in_both_modes
 def beams_share_their_memory(example: Example) -> None:
     """Several rows over one row of the memory give what they give over copies of it."""
     cross = example()
@@ -104,7 +125,7 @@ def beams_share_their_memory(example: Example) -> None:
 @torch.no_grad()
 def cached_is_uncached(example: Example) -> None:
     """Prefill, chunks and single steps give what one pass gives, whatever unused slots hold."""
-    cross = example()
+    cross = example().eval()
     memory, mask = noise(2, 4, D_MODEL, seed=1), _keep([1, 2, 3], 4)
     for chunks in CHUNKS:
         x = noise(2, sum(chunks), D_MODEL)
@@ -118,8 +139,28 @@ def cached_is_uncached(example: Example) -> None:
             same(torch.cat(outputs, 1), expected, f"cached and uncached, chunks {chunks}, unused slots of {held:g}")
 
 
+@torch.no_grad()
+def depths_are_apart(example: Example) -> None:
+    """Two cross mixers at two depths remember each its own keys and values of the memory."""
+    both, cache = [example(seed=seed).eval() for seed in range(2)], Cache(8)
+    x, memory = noise(1, 2, D_MODEL), noise(1, 3, D_MODEL, seed=1)
+    outputs: list[list[Tensor]] = [[], []]
+    for token in range(2):
+        full = cache.extend(CAUSAL, 1, 1, x.device)
+        for depth, cross in enumerate(both):
+            context = Context(full, memory=memory, cache=cache, depth=depth)
+            outputs[depth].append(cross(x[:, token : token + 1], context))
+    for depth, cross in enumerate(both):
+        expected = cross(x, Context(CAUSAL, memory=memory))
+        same(torch.cat(outputs[depth], 1), expected, f"cached at two depths and uncached, depth {depth}, chunks [1, 1]")
+
+
+@in_both_modes
 def a_blind_row_is_harmless(example: Example) -> None:
-    """A source of pads alone gives finite outputs and gradients, and harms no other row."""
+    """A source of pads alone gives finite outputs and gradients, and harms no other row.
+
+    Nothing is read, which gives 0; so its output is what the biases of what the cross mixer ``writes`` make of 0.
+    """
     cross = example()
     x = noise(2, 3, D_MODEL)
     memory = noise(2, 4, D_MODEL, seed=1)
@@ -131,6 +172,8 @@ def a_blind_row_is_harmless(example: Example) -> None:
     for name, slope in gradients(cross, weighted(y), memory).items():
         finite(slope, f"a source of pads: the gradient of {name}")
     same(y[:1], cross(x[:1], Context(CAUSAL, memory=memory[:1])), "a row beside a source of pads, and alone")
+    read = without_written_biases(cross)(x, Context(CAUSAL, memory=memory, memory_mask=mask))[1]
+    same(read, torch.zeros_like(read), "a source of pads, written without bias, and 0")
 
 
 def _keep(real: list[int], length: int) -> AttentionMask:
@@ -146,5 +189,6 @@ CROSS = (
     packed_pairs_are_alone,
     beams_share_their_memory,
     cached_is_uncached,
+    depths_are_apart,
     a_blind_row_is_harmless,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,10 +17,12 @@ from variants.blocks.kernels.math import Math
 from variants.blocks.norms import LayerNorm
 from variants.blocks.residuals.base import Depths
 from variants.models import Assembly, skeleton
-from variants.registry import SLOTS, Choice, Slot
+from variants.registry import SLOTS, Choice, Slot, fields_of
 
 D_MODEL, N_HEADS, VOCAB, MAX_LENGTH = 16, 4, 19, 64
+RATES = ("dropout", "attention_dropout", "feedforward_dropout", "embedding_dropout")
 MODEL = {"d_model": D_MODEL, "n_layers": 2, "n_heads": N_HEADS, "vocab": VOCAB, "max_length": MAX_LENGTH}
+DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 
 def offers() -> dict[str, Any]:
@@ -40,6 +43,7 @@ def offers() -> dict[str, Any]:
         "embedding": TiedEmbedding(VOCAB, D_MODEL),
         "lr": 0.1,
         "max_steps": 100,
+        **dict.fromkeys(RATES, 0.0),
     }
 
 
@@ -53,9 +57,11 @@ class Example:
 
     Attributes:
         positions: The positions that a whole model is tried with.
+        training: Whether it is built in training, with nothing dropped; else in evaluation.
     """
 
     positions: tuple[str, ...] = ("rotary", "sinusoidal", "learned", "relative")
+    training = False
 
     def __init__(self, slot: str | Slot[Any], component: str | Callable[..., Any], **fields: Any) -> None:
         self.slot: Slot[Any] = SLOTS[slot] if isinstance(slot, str) else slot
@@ -74,6 +80,22 @@ class Example:
         """Whether the constructor takes something of that name."""
         return name in inspect.signature(self.choice.build).parameters
 
+    def takes(self, name: str) -> bool:
+        """Whether it takes an offer of that name, which neither its registration nor the fields have set."""
+        return self.asks(name) and name not in self.choice.fixed and name not in self.fields
+
+    def missing(self) -> list[str]:
+        """What its constructor needs and neither the fields nor a model give."""
+        given = {"assembly", *offers(), *self.fields, *self.choice.fixed}
+        return [name for name, field in fields_of(self.choice.build).items() if field.required and name not in given]
+
+    def in_training(self) -> Example:
+        """The same component, to be built in training, with nothing dropped."""
+        other = copy.copy(self)
+        other.training = True
+        other.fields = {name: 0.0 if name.endswith("dropout") else value for name, value in self.fields.items()}
+        return other
+
     def __call__(self, seed: int = 0, **changes: Any) -> Any:
         """Build it; parameters are moved off their initial values, since a 0 hides what it multiplies.
 
@@ -82,7 +104,12 @@ class Example:
             **changes: What is offered instead of the usual.
         """
         built = self.plain(seed, **changes)
-        return shaken(built, seed) if isinstance(built, nn.Module) else built
+        if not isinstance(built, nn.Module):
+            return built
+        for module in built.modules() if self.training else ():
+            if isinstance(module, DROPOUTS):
+                module.p = 0.0
+        return shaken(built, seed).train(self.training)
 
     def plain(self, seed: int = 0, **changes: Any) -> Any:
         """Build it as its constructor leaves it."""

@@ -1,10 +1,10 @@
-"""What whole models promise, and the initialisers that give them their values."""
+"""What whole models promise."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,11 +12,14 @@ from torch import Tensor, nn
 
 from variants.blocks.cache import Cache
 from variants.blocks.initialisers import Normal
-from variants.blocks.initialisers.base import Address, generator_of, initialise
+from variants.blocks.initialisers.base import initialise
 from variants.blocks.masks import AttentionMask
+from variants.models.stack import Layer
 from variants.testing.base import CHUNKS, NAN, Broken, finite, gradients, same, spoil_unused
 from variants.testing.examples import VOCAB, Example
 from variants.testing.probes import LayoutProbe, ids_of
+
+NEXT = ("causal_lm", "seq2seq")  # the objectives that predict the next token
 
 
 class Run:
@@ -24,12 +27,19 @@ class Run:
 
     Args:
         model: The model, in evaluation.
+
+    Attributes:
+        pairs: Whether it reads a source.
+        cached: Whether it takes a cache.
+        causal: Whether it predicts the next token: by its ``objective``, or because it decodes with a cache.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model: Any = model.eval()
         self.pairs = LayoutProbe(model).pairs
-        self.causal = self.pairs or hasattr(model, "head")
+        decodes: Any = self.model.decode if self.pairs else model.forward
+        self.cached = "cache" in inspect.signature(decodes).parameters
+        self.causal = self.cached or getattr(model, "objective", None) in NEXT
 
     def __call__(
         self,
@@ -132,24 +142,44 @@ def _documents(sizes: list[int]) -> Tensor:
 
 @torch.no_grad()
 def cached_is_uncached(example: Example) -> None:
-    """Where it decodes with a cache: prefill, chunks and single steps give what one pass gives, with left pads."""
-    for position, chunks in itertools.product(example.positions, CHUNKS):
-        run, time = Run(example(position={"name": position})), sum(chunks)
-        if not run.causal:
+    """Where it decodes with a cache: prefill, chunks and single steps give what one pass gives.
+
+    Rows have pads on the left, of their source too, and hold one document or several.
+    """
+    for position in example.positions:
+        run = Run(example(position={"name": position}))
+        if not run.cached:
             return
-        ids, keep = ids_of(2, time), torch.ones(2, time, dtype=torch.bool)
-        keep[0, : min(3, time - 1)] = False
-        expected = run(ids, AttentionMask(keep=keep))
-        cache, outputs = Cache(15), []
-        memory = run.model.encode(run.source(2))[0] if run.pairs else None
-        for part, kept in zip(torch.split(ids, chunks, 1), torch.split(keep, chunks, 1), strict=True):
-            mask = AttentionMask(keep=kept)
-            if run.pairs:
-                outputs.append(run.model.decode(part, memory, None, mask, cache).logits)
-            else:
-                outputs.append(run.model(part, mask, cache).logits)
-            spoil_unused(cache, NAN)
-        same(torch.cat(outputs, 1)[keep], expected[keep], f"cached and uncached, chunks {chunks}, {position}")
+        for chunks, packed in itertools.product(CHUNKS, (False, True)):
+            ids, source = ids_of(2, sum(chunks), seed=1), run.source(2)
+            mask, sources = _rows(ids.shape[1], 1, 8, packed), _rows(source.shape[1], 1, 2, packed)
+            expected = run(ids, mask, source, sources)
+            cache, outputs = Cache(15), []
+            memory = run.model.encode(source, sources)[0] if run.pairs else None
+            for at in torch.split(torch.arange(ids.shape[1]), chunks):
+                part, said = ids[:, at], _cut(mask, at)
+                decoded = (
+                    run.model.decode(part, memory, sources, said, cache) if run.pairs else run.model(part, said, cache)
+                )
+                outputs.append(decoded.logits)
+                spoil_unused(cache, NAN)
+            what = f"chunks {chunks}, pads{' and documents' if packed else ''}, position {position}"
+            same(torch.cat(outputs, 1)[mask.keep], expected[mask.keep], f"cached and uncached, {what}")
+
+
+def _rows(length: int, first: int, second: int, packed: bool) -> AttentionMask:
+    """One row with pads on the left, and one of three documents."""
+    keep = torch.ones(2, length, dtype=torch.bool)
+    keep[0, : min(3, length - 1)] = False
+    own = torch.arange(length)
+    documents = torch.stack((torch.zeros_like(own), (own >= first).long() + (own >= first + second)))
+    return AttentionMask(keep=keep, documents=documents if packed else None)
+
+
+def _cut(mask: AttentionMask, at: Tensor) -> AttentionMask:
+    """What a mask says of these tokens."""
+    keep, documents = (None if facts is None else facts[:, at] for facts in (mask.keep, mask.documents))
+    return AttentionMask(keep, documents)
 
 
 def checkpointing_changes_nothing(example: Example) -> None:
@@ -195,47 +225,26 @@ def hidden_states_give_the_logits(example: Example) -> None:
     same(made, tried(*inputs), "made of the hidden states, and the model's output", 1e-6)
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Initialisers
+def losses_of_parts_arrive(example: Example) -> None:
+    """What parts add to the loss comes out, beside the hidden states and with the logits, once for every call."""
+    model = example(checkpoint_every=1).train()
+    tried, calls = LayoutProbe(model), []
 
+    def add(part: nn.Module, inputs: tuple[Any, ...]) -> None:
+        calls.append(part)
+        inputs[1].add_loss("kit", torch.ones(()))
 
-def draws_as_wide_as_it_says(example: Example) -> None:
-    """Values are finite, centred, and of the standard deviation that ``std(address)`` says, whatever the address."""
-    initialiser = example.plain()
-    for address in _addresses():
-        value = initialiser(address, generator_of(0, address.name))
-        finite(value, repr(address))
-        if tuple(value.shape) != address.shape:
-            raise Broken(f"{address} gets {tuple(value.shape)}")
-        said = getattr(initialiser, "std", None)
-        if said is not None and abs(value.std().item() / said(address) - 1) > 0.05:
-            raise Broken(f"the deviation is {value.std().item():.4f}, not {said(address):.4f}: {address}")
-        if abs(value.mean().item()) > 0.05 * value.std().item():
-            raise Broken(f"the mean is {value.mean().item():.4f}: {address}")
-
-
-def a_value_is_of_its_seed_and_name(example: Example) -> None:
-    """The same seed and name give the same values, whatever was drawn before; another of either gives others."""
-    initialiser, address = example.plain(), next(_addresses())
-    first = initialiser(address, generator_of(0, "a"))
-    torch.rand(3)
-    initialiser(address, generator_of(0, "c"))
-    same(initialiser(address, generator_of(0, "a")), first, "drawn a second time", 0.0)
-    for seed, name in ((1, "a"), (0, "b")):
-        if torch.equal(initialiser(address, generator_of(seed, name)), first):
-            raise Broken(f"seed {seed} and name {name!r} give the values of seed 0 and name 'a'")
-    wrapped, plain = nn.Linear(8, 8), nn.Linear(8, 8)
-    initialise(nn.ModuleDict({"x": nn.ModuleDict({"_orig_mod": wrapped})}), initialiser, 0)
-    initialise(nn.ModuleDict({"x": plain}), initialiser, 0)
-    same(wrapped.weight, plain.weight, "in a wrapper and without", 0.0)
-
-
-def _addresses() -> Any:
-    for shape in ((128, 128), (96, 384), (384, 96)):
-        for kind in ("linear", "embedding"):
-            address = Address(f"layers.0.{kind}.weight", shape, kind)
-            yield address
-            yield replace(address, n_layers=12, writes=True)
+    for layer in model.modules():
+        if isinstance(layer, Layer):
+            layer.feedforward.register_forward_pre_hook(add)
+    for what in ("hidden", "forward"):
+        calls.clear()
+        output = getattr(model, what)(*tried.inputs())
+        if isinstance(output, Tensor):  # hidden states alone
+            continue
+        losses = output[1] if what == "hidden" else output.losses
+        if float(losses.get("kit", 0)) != len(calls):
+            raise Broken(f"{len(calls)} calls of parts add a loss of 1 each, and {what} gives {losses}")
 
 
 LAYOUT = (
@@ -247,5 +256,5 @@ LAYOUT = (
     checkpointing_changes_nothing,
     builds_are_equal,
     hidden_states_give_the_logits,
+    losses_of_parts_arrive,
 )
-INITIALISER = (draws_as_wide_as_it_says, a_value_is_of_its_seed_and_name)

@@ -1,40 +1,43 @@
-"""What a mixer promises: it reads only where the mask allows, and a cache changes nothing."""
+"""What a mixer promises: it reads only where the mask allows; what it promises of a cache is in `mixer_caches`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from variants.blocks.cache import Cache
 from variants.blocks.context import Context
-from variants.blocks.masks import AttentionMask, positions_of
-from variants.blocks.positions import NoPosition, Relative, Rotary
-from variants.blocks.positions.base import Position
+from variants.blocks.masks import AttentionMask
+from variants.blocks.positions.base import Placement
 from variants.testing.base import (
-    CHUNKS,
     INF,
     NAN,
     Broken,
     finite,
     gradients,
+    in_both_modes,
     moved,
     noise,
     same,
-    spoil_unused,
     weighted,
+    without_written_biases,
 )
-from variants.testing.examples import D_MODEL, N_HEADS, Example, shaken
+from variants.testing.examples import D_MODEL, N_HEADS, Example
+from variants.testing.mixer_caches import cached_is_uncached, cached_rows_can_be_reordered, depths_are_apart
+
+LONG = 40  # tokens, more than what a mixer takes in one block
 
 
+@in_both_modes
 def causality(example: Example) -> None:
     """Under a causal mask a token changes its own output and later ones, and no earlier one."""
-    mixer = example()
+    mixer, context = _serving(example, True), Context(AttentionMask(causal=True))
+    if mixer is None:
+        return
     for length in range(1, 9):
-        x, context = noise(1, length, D_MODEL), Context(AttentionMask(causal=True))
+        x = noise(1, length, D_MODEL)
         before = mixer(x, context)
         for token in range(length):
             changes = moved(mixer(_nudged(x, token), context), before)
@@ -46,11 +49,20 @@ def causality(example: Example) -> None:
                 raise Broken(f"output {token} did not move when token {token} changed (length {length})")
             if token + 1 < length and not changes[token + 1]:
                 raise Broken(f"output {token + 1} did not move when token {token} changed (length {length})")
+    x = noise(1, LONG, D_MODEL)
+    before = mixer(x, context)
+    for token in (LONG - 1, LONG // 2 + 1):
+        later = torch.cat((x[:, :token], noise(1, LONG - token, D_MODEL, seed=7)), 1)
+        if True in (changes := moved(mixer(later, context), before)[:token]):
+            raise Broken(f"output {changes.index(True)} moved when tokens {token} and after changed (length {LONG})")
 
 
+@in_both_modes
 def both_sides(example: Example) -> None:
     """In a bidirectional stack, under a mask without causality, a token sees the one before it and the one after."""
-    mixer = example(bidirectional=True)
+    mixer = _serving(example, False)
+    if mixer is None:
+        return
     x = noise(1, 2, D_MODEL)
     before = mixer(x, Context())
     for token, output in ((0, 1), (1, 0)):
@@ -58,21 +70,65 @@ def both_sides(example: Example) -> None:
             raise Broken(f"output {output} did not move when token {token} changed, though no mask hides it (length 2)")
 
 
+@in_both_modes
 def window(example: Example) -> None:
-    """Under a window of 3 an output depends on its own token and the two before it; or the mixer refuses windows."""
-    mixer, context = example(), Context(AttentionMask(causal=True, window=3))
-    x = noise(1, 8, D_MODEL)
+    """A window of 3 hides what is 3 tokens away and further, and nothing else; or the mixer refuses windows."""
+    for causal, mixer in _modes(example):
+        try:
+            plain, found = (_moved_by_the_fifth(mixer, AttentionMask(causal=causal, window=w)) for w in (None, 3))
+        except ValueError:
+            continue
+        for output, moves in enumerate(found):
+            away = abs(output - 4)
+            if moves != (plain[output] and away < 3):
+                said, side = "moved" if moves else "did not move", "causal" if causal else "both sides"
+                raise Broken(f"output {output} {said} when token 4 changed, {away} away (window 3, {side})")
+
+
+@in_both_modes
+def prefix(example: Example) -> None:
+    """Under causality earlier tokens see a prefix's tokens as well, and no others; or the mixer refuses prefixes."""
+    mixer, x = _serving(example, True), noise(1, 3, D_MODEL)
+    if mixer is None:
+        return
+    context = Context(AttentionMask(prefix=torch.tensor([[True, True, False]]), causal=True))
     try:
         before = mixer(x, context)
     except ValueError:
         return
-    changes = moved(mixer(_nudged(x, 2), context), before)
-    if late := [position for position in range(5, 8) if changes[position]]:
-        raise Broken(f"output {late[0]} moved when token 2 changed, {late[0] - 2} tokens before it (window 3)")
-    if getattr(mixer, "window", None) is None and not changes[4]:
-        raise Broken("output 4 did not move when token 2 changed, 2 tokens before it (window 3)")
+    if not moved(mixer(_nudged(x, 1), context), before)[0]:
+        raise Broken("output 0 did not move when token 1 changed (3 tokens, a prefix of 2)")
+    if True in (changes := moved(mixer(_nudged(x, 2), context), before)[:2]):
+        raise Broken(f"output {changes.index(True)} moved when token 2 changed (3 tokens, a prefix of 2)")
 
 
+@in_both_modes
+def reads_what_it_says(example: Example) -> None:
+    """Of a placement, what ``reads`` names moves an output, turned queries and turned keys each, and no more does."""
+    for causal, mixer in _modes(example):
+        x, mask = noise(1, 3, D_MODEL), AttentionMask(causal=causal)
+        before = mixer(x, Context(mask))
+        for place in ("add", "turn q", "turn k", "bias"):
+            said = place.split()[0] in getattr(mixer, "reads", ())
+            if said != any(moved(mixer(x, Context(mask, Placed(place))), before)):
+                does = "moves no output" if said else "moves an output"
+                raise Broken(f"{place} of a placement {does}, and it reads {getattr(mixer, 'reads', ())} (length 3)")
+
+
+class Placed(Placement):
+    """Acts in one place, and turns one side alone, on three tokens."""
+
+    def __init__(self, place: str) -> None:
+        self.turned = place.removeprefix("turn ")
+        self.add = noise(1, 3, D_MODEL, seed=6) if place == "add" else None
+        self.bias = noise(1, N_HEADS, 3, 3, seed=6) if place == "bias" else None
+
+    def turn(self, x: Tensor, side: Literal["q", "k"]) -> Tensor:
+        """A factor for each token."""
+        return x * noise(3, 1, seed=6).to(x.dtype) if side == self.turned else x
+
+
+@in_both_modes
 def pads_change_nothing(example: Example) -> None:
     """Pads on either side or between, whatever they hold, change no real output and no gradient.
 
@@ -104,6 +160,7 @@ def pads_change_nothing(example: Example) -> None:
                     same(found[name], slope, f"{what}: the gradient of {name}")
 
 
+@in_both_modes
 def documents_are_alone(example: Example) -> None:
     """Packed documents, also with pads before and between them, are what each is by itself."""
     for causal, mixer in _modes(example):
@@ -130,8 +187,12 @@ def documents_are_alone(example: Example) -> None:
             )
 
 
+@in_both_modes
 def a_blind_row_is_harmless(example: Example) -> None:
-    """A row of pads alone gives finite outputs and gradients, does not depend on what it holds, and harms no other."""
+    """A row of pads alone gives finite outputs and gradients, does not depend on what it holds, and harms no other.
+
+    It reads nothing, which gives 0; so its output is what the biases of what the mixer ``writes`` make of 0.
+    """
     for causal, mixer in _modes(example):
         x = noise(2, 4, D_MODEL)
         keep = torch.tensor([[True] * 4, [False] * 4])
@@ -149,85 +210,13 @@ def a_blind_row_is_harmless(example: Example) -> None:
         same(outputs[2], outputs[0], "a row of pads that hold NaN and 0")
         alone = mixer(x[:1], Context(AttentionMask(causal=causal)))
         same(outputs[0][:1], alone, "a row beside a row of pads, and alone")
+        read = without_written_biases(mixer)(x, Context(AttentionMask(keep=keep, causal=causal)))[1]
+        same(read, torch.zeros_like(read), "a row of pads, written without bias, and 0")
 
 
-def cached_is_uncached(example: Example) -> None:
-    """Prefill, chunks and single steps give what one pass gives, whatever unused slots hold."""
-    mixer = example()
-    for chunks in CHUNKS:
-        time = sum(chunks)
-        x = noise(2, time, D_MODEL)
-        for what, mask in _cached_masks(time):
-            for position in _positions():
-                expected = _in_chunks(mixer, x, mask, position, [time], None)
-                real = torch.ones(2, time, dtype=torch.bool) if mask.keep is None else mask.keep
-                for held in (NAN, INF):
-                    y = _in_chunks(mixer, x, mask, position, chunks, Cache(20), held)
-                    named = f"chunks {chunks}, {what}, position {type(position).__name__}, unused slots of {held:g}"
-                    same(y[real], expected[real], f"cached and uncached, {named}")
-
-
-def cached_rows_can_be_reordered(example: Example) -> None:
-    """After a prefill, rows of a cache that are repeated and taken in another order go on as those rows do."""
-    mixer, x = example(), noise(2, 12, D_MODEL)
-    mask, rows = AttentionMask(causal=True), torch.tensor([3, 0, 1, 2])
-    later = noise(4, 7, D_MODEL, seed=5)
-    whole = torch.cat((x[:, :5].repeat_interleave(2, 0)[rows], later), 1)
-    expected = mixer(whole, Context(mask))[:, 5:]
-
-    def between(cache: Cache) -> None:
-        cache.repeat(2)
-        cache.reorder(rows)
-
-    cache = Cache(12)
-    _in_chunks(mixer, x[:, :5], mask, NoPosition(), [5], cache)
-    between(cache)
-    y = _in_chunks(mixer, later, mask, NoPosition(), [1, 3, 3], cache)
-    same(y, expected, "rows repeated and reordered after 5 tokens")
-
-
-def _cached_masks(time: int) -> Iterator[tuple[str, AttentionMask]]:
-    keep = torch.ones(2, time, dtype=torch.bool)
-    keep[0, : min(3, time - 1)] = False
-    documents = torch.tensor([[0] * 12, [0] * 1 + [1] * 8 + [2] * 3])[:, :time]
-    yield "no pads", AttentionMask(causal=True)
-    yield "left pads", AttentionMask(keep=keep, causal=True)
-    yield "left pads and documents", AttentionMask(keep=keep, documents=documents, causal=True)
-
-
-def _positions() -> Iterator[Position]:
-    yield NoPosition()
-    yield Rotary()
-    relative = shaken(Relative(N_HEADS, n_buckets=8, max_distance=9))
-    assert isinstance(relative, Relative)
-    yield relative
-
-
-@torch.no_grad()
-def _in_chunks(
-    mixer: Callable[..., Any],
-    x: Tensor,
-    mask: AttentionMask,
-    position: Position,
-    chunks: list[int],
-    cache: Cache | None,
-    held: float = NAN,
-) -> Tensor:
-    """Run a sequence in chunks, with something held in a cache's unused slots."""
-    outputs, start = [], 0
-    for n in chunks:
-        facts = {
-            f: getattr(mask, f)[:, start : start + n] for f in ("keep", "documents") if getattr(mask, f) is not None
-        }
-        chunk = replace(mask, **facts)
-        full = chunk if cache is None else cache.extend(chunk, x.shape[0], n, x.device)
-        keys = positions_of(full, n if cache is None else cache.length, x.device)
-        place = position.place(keys[:, -n:], keys)
-        outputs.append(mixer(x[:, start : start + n], Context(full, place, cache=cache)))
-        start += n
-        if cache is not None:
-            spoil_unused(cache, held)
-    return torch.cat(outputs, 1)
+def _moved_by_the_fifth(mixer: nn.Module, mask: AttentionMask) -> list[bool]:
+    x = noise(1, 9, D_MODEL)
+    return moved(mixer(_nudged(x, 4), Context(mask)), mixer(x, Context(mask)))
 
 
 def _padded() -> Iterator[tuple[str, list[int], int]]:
@@ -241,9 +230,25 @@ def _padded() -> Iterator[tuple[str, list[int], int]]:
 
 
 def _modes(example: Example) -> Iterator[tuple[bool, nn.Module]]:
-    """Causal, and bidirectional without causality."""
-    yield True, example()
-    yield False, example(bidirectional=True)
+    """Causal, and bidirectional without causality, as far as the mixer serves them.
+
+    Raises:
+        Broken: It serves neither.
+    """
+    served = [(causal, mixer) for causal in (True, False) if (mixer := _serving(example, causal)) is not None]
+    if not served:
+        raise Broken("it refuses a causal mask and one that is not")
+    yield from served
+
+
+def _serving(example: Example, causal: bool) -> nn.Module | None:
+    """The mixer of a causal or of a bidirectional stack; None: it refuses to be one, by a ValueError."""
+    try:
+        mixer: nn.Module = example(bidirectional=not causal)
+        mixer(noise(1, 2, D_MODEL), Context(AttentionMask(causal=causal)))
+    except ValueError:
+        return None
+    return mixer
 
 
 def _nudged(x: Tensor, token: int) -> Tensor:
@@ -256,9 +261,12 @@ MIXER = (
     causality,
     both_sides,
     window,
+    prefix,
+    reads_what_it_says,
     pads_change_nothing,
     documents_are_alone,
     a_blind_row_is_harmless,
     cached_is_uncached,
     cached_rows_can_be_reordered,
+    depths_are_apart,
 )

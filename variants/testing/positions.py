@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -47,11 +48,12 @@ def positions_differ(example: Example) -> None:
     position = example(bidirectional=True)
     if position.acts is None:
         return
-    effects = _effects(position, torch.arange(6)[None])
-    # A bias is compared by its rows: a constant one says nothing.
-    for first in range(5):
-        if all(torch.equal(e[:, first], e[:, first + 1]) for e in effects):
-            raise Broken(f"positions {first} and {first + 1} are the same")
+    near = min(12, position.max_length or 12)
+    effects = _effects(position, torch.arange(near)[None])
+    # A bias is compared by its rows, then by its columns: a constant one says nothing.
+    for first, second in itertools.combinations(range(near), 2):
+        if all(torch.equal(e[:, first], e[:, second]) for e in effects):
+            raise Broken(f"positions {first} and {second} are the same")
 
 
 def rows_of_positions_are_alone(example: Example) -> None:
@@ -138,7 +140,7 @@ def _effects(position: Any, positions: Tensor) -> list[Tensor]:
     place = position.place(positions, positions)
     effects = [position.input(x, positions), *(place.turn(heads, side).transpose(1, 2) for side in ("q", "k"))]
     if place.bias is not None:
-        effects.append(place.bias.transpose(1, 2))
+        effects += [place.bias.transpose(1, 2), place.bias.transpose(1, 3)]
     return effects if place.add is None else [*effects, place.add]
 
 

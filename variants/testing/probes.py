@@ -44,11 +44,20 @@ class Probe(nn.Module):
 
 
 class MixerProbe(Probe):
-    """A mixer in a decoder."""
+    """A mixer in a decoder; in an encoder, if it refuses causality by a ValueError."""
+
+    def __init__(self, component: Any) -> None:
+        super().__init__(component)
+        self.causal = True
+        try:
+            with torch.no_grad():
+                self.component(noise(1, 2, D_MODEL), Context(AttentionMask(causal=True)))
+        except ValueError:
+            self.causal = False
 
     def forward(self, x: Tensor) -> Tensor:
-        """Causally."""
-        y: Tensor = self.component(x, Context(AttentionMask(causal=True)))
+        """Causally, if it serves a decoder."""
+        y: Tensor = self.component(x, Context(AttentionMask(causal=self.causal)))
         return y
 
 
@@ -92,7 +101,7 @@ class PositionProbe(Probe):
         place: Placement = self.component.place(positions, positions)
         turned = place.turn(x.view(batch, time, N_HEADS, D_HEAD).transpose(1, 2), "q").transpose(1, 2).flatten(2)
         scores = x.new_zeros(batch, time, time) if place.bias is None else place.bias.sum(1).expand(batch, time, time)
-        added = torch.zeros_like(x) if place.add is None else place.add.expand_as(x)
+        added = torch.zeros_like(x) if place.add is None else place.add.to(x.dtype).expand_as(x)
         return torch.cat((placed, turned, scores.to(x.dtype), added), -1)
 
 
@@ -179,5 +188,5 @@ PROBES: dict[str, type[Probe]] = {
 
 
 def probe(example: Example, **changes: Any) -> Probe:
-    """An example behind its slot's probe, in evaluation."""
-    return PROBES[example.slot.name](example(**changes)).eval()
+    """An example behind its slot's probe, in the example's mode."""
+    return PROBES[example.slot.name](example(**changes)).train(example.training)

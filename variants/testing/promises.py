@@ -6,33 +6,35 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from variants import slots as _slots  # noqa: F401  # fills SLOTS
 from variants.errors import ConfigError, unknown
 from variants.registry import SLOTS
-from variants.testing import blocks, crosses, kernels, layouts, mixers, positions, training
+from variants.testing import blocks, crosses, ends, initialisers, kernels, layouts, mixers, positions, training
 from variants.testing.base import Broken, Promise
-from variants.testing.common import COMMON, compiles, exports, recomputing_changes_nothing, same_shape
+from variants.testing.common import COMMON, compiles, exports
 from variants.testing.examples import Example
+from variants.testing.parts import ADDS, PART
 
-PART = (same_shape, *COMMON, recomputing_changes_nothing)  # parts of a layer, which is what is recomputed
+LAYER = (*PART, *COMMON)  # what a layer is made of
 TRACED = (exports, compiles)
 
 PROMISES: dict[str, tuple[Promise, ...]] = {
-    "mixer": (*PART, *mixers.MIXER, *TRACED),
-    "cross": (*PART, *crosses.CROSS, *TRACED),
+    "mixer": (*LAYER, *ADDS, *mixers.MIXER, *TRACED),
+    "cross": (*LAYER, *ADDS, *crosses.CROSS, *TRACED),
     "kernel": (*kernels.KERNEL, *COMMON, *TRACED),
     "position": (*positions.POSITION, *COMMON, *TRACED),
-    "norm": (*PART, *blocks.NORM, *TRACED),
-    "residual": (*PART, *blocks.RESIDUAL, *TRACED),
-    "feedforward": (*PART, *blocks.FEEDFORWARD, *TRACED),
-    "embedding": (*COMMON, *blocks.EMBEDDING, *TRACED),
-    "head": (*COMMON, *blocks.HEAD, *TRACED),
+    "norm": (*LAYER, *blocks.NORM, *TRACED),
+    "residual": (*LAYER, *blocks.RESIDUAL, *TRACED),
+    "feedforward": (*LAYER, *ADDS, *blocks.FEEDFORWARD, *TRACED),
+    "embedding": (*COMMON, *ends.EMBEDDING, *TRACED),
+    "head": (*COMMON, *ends.HEAD, *TRACED),
     "sharing": blocks.SHARING,
-    "initialiser": layouts.INITIALISER,
+    "initialiser": initialisers.INITIALISER,
     "layout": (*COMMON, *layouts.LAYOUT, *TRACED),
     "objective": training.OBJECTIVE,
     "optimiser": training.OPTIMISER,
@@ -64,7 +66,11 @@ class Verdict:
 
 
 def check_example(example: Example) -> Iterator[Verdict]:
-    """Try all promises of an example's slot, one after another."""
+    """Try all promises of an example's slot, one after another; where a field is missing, say that alone."""
+    if missing := example.missing():
+        message = f"needs {' and '.join(missing)}, which is not given"
+        yield Verdict(example.slot.name, example.choice.name, "can be built", False, message)
+        return
     for promise in PROMISES.get(example.slot.name, ()):
         name = promise.__name__.replace("_", " ")
         message = ""
@@ -79,34 +85,66 @@ def check_example(example: Example) -> Iterator[Verdict]:
         yield Verdict(example.slot.name, example.choice.name, name, not message, message)
 
 
-def check(target: str) -> Iterator[Verdict]:
+def check(target: str, /, **fields: Any) -> Iterator[Verdict]:
     """Try the promises of a choice, or of all that a module registers.
 
     Args:
         target: ``slot.choice``, the name of a choice that only one slot has, a module's name, or a Python file.
+        **fields: What a config would set, where the target is a single choice.
 
     Raises:
-        ConfigError: It is none of these, several slots have a choice of that name, or a module registers nothing that
-            promises anything.
+        ConfigError: It is none of these, several slots have a choice of that name, what it names promises nothing, or
+            the fields are not the choice's.
     """
-    for slot, choice in found(target):
-        yield from check_example(Example(slot, choice))
+    meant = found(target)
+    if fields and len(meant) > 1:
+        several = ", ".join(f"{slot}.{choice}" for slot, choice in meant)
+        raise ConfigError([f"{', '.join(fields)}: a field is of one choice, and {target} registers {several}"])
+    if "name" in fields:
+        raise ConfigError([f"name: the target {target} has named the choice"])
+    for slot, choice in meant:
+        SLOTS[slot].check({"name": choice, **fields})
+        example = Example(slot, choice, **fields)
+        verdicts = check_example(example)
+        if missing := example.missing():
+            how = "no model offers it, and only what stands behind a * can be set"
+            if set(missing) <= set(example.choice.fields):
+                of_file = "" if target in (choice, f"{slot}.{choice}") else f" --import {target}"
+                how = f"variants check {slot}.{choice} {' '.join(f'{name}=...' for name in missing)}{of_file}"
+            verdicts = (replace(verdict, message=f"{verdict.message}: {how}") for verdict in verdicts)
+        yield from verdicts
 
 
 def found(target: str) -> list[tuple[str, str]]:
     """The slots and choices that a target means, those without promises left out."""
     slot, _, choice = target.partition(".")
-    if slot in PROMISES and choice:
-        return [(slot, SLOTS[slot][choice].name)]
-    owners = [name for name in PROMISES if target in SLOTS[name].choices]
-    if len(owners) > 1:
-        raise ConfigError([f"{target!r} is a choice of several slots: {', '.join(f'{o}.{target}' for o in owners)}"])
-    if owners:
-        return [(owners[0], target)]
+    if slot in SLOTS and choice:
+        try:
+            named = SLOTS[slot][choice].name
+        except ConfigError as error:
+            raise ConfigError(line.removeprefix(": ") for line in error.problems) from None
+        return [_promising(slot, named)]
+    owners = [name for name in SLOTS if target in SLOTS[name].choices]
+    promising = [name for name in owners if name in PROMISES] or owners
+    if len(promising) > 1:
+        raise ConfigError([f"{target!r} is a choice of several slots: {', '.join(f'{o}.{target}' for o in promising)}"])
+    if promising:
+        return [_promising(promising[0], target)]
     registered = _registered_by(_module(target))
     if not registered:
         raise ConfigError([f"{target}: registers nothing that makes a promise"])
     return registered
+
+
+def _promising(slot: str, choice: str) -> tuple[str, str]:
+    """A slot and a choice of it, if there are promises to try.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    if slot not in PROMISES:
+        raise ConfigError([f"{slot}.{choice}: slot {slot} makes no promise that could be tried on a choice"])
+    return slot, choice
 
 
 def _registered_by(module: ModuleType) -> list[tuple[str, str]]:

@@ -17,15 +17,16 @@ from variants.training.folder import Folder
 
 
 class Stopped(Exception):  # noqa: N818  # it is no error: somebody asked for it
-    """A signal asked the run to stop, and it has saved itself.
+    """The run was to stop before its end, and has saved itself.
 
     Args:
         step: The last update.
+        why: Who asked for it.
     """
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, why: str = "a signal asked") -> None:
         self.step = step
-        super().__init__(f"stopped after step {step}, as a signal asked")
+        super().__init__(f"stopped after step {step}, as {why}")
 
 
 class SafeCheckpointIO(TorchCheckpointIO):

@@ -20,7 +20,7 @@ class Folder:
     """Names the files of a run, and writes each in one piece.
 
     ``config.yaml`` is the resolved config, ``status.json`` what became of the run, ``effective.json`` what was asked
-    for and what was done, ``metrics.csv`` its history, ``checkpoints/`` its weights.
+    for, what was done and a fingerprint of the data, ``metrics.csv`` its history, ``checkpoints/`` its weights.
     """
 
     path: Path
@@ -133,9 +133,14 @@ class Folder:
         read: dict[str, Any] = json.loads(self.status.read_text()) if self.status.exists() else nothing
         return read
 
-    def record(self, requested: dict[str, Any], effective: dict[str, Any]) -> None:
-        """Write down what was asked for beside what is done."""
-        self._write_json(self.effective, {"requested": requested, "effective": effective})
+    def record(self, requested: dict[str, Any], effective: dict[str, Any], data: str | None = None) -> None:
+        """Write down what was asked for beside what is done, and which data it is done with."""
+        self._write_json(self.effective, {"requested": requested, "effective": effective, "data": data})
+
+    def recorded(self) -> dict[str, Any]:
+        """What was written down so; nothing before the run began to train."""
+        read: dict[str, Any] = json.loads(self.effective.read_text()) if self.effective.exists() else {}
+        return read
 
     def _write_json(self, path: Path, content: dict[str, Any]) -> None:
         write(path, json.dumps(content, indent=2) + "\n")

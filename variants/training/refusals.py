@@ -9,9 +9,10 @@ from typing import Any
 
 from variants import slots
 from variants.data.base import Notify, silent
+from variants.data.order import check_world
 from variants.errors import attempt, is_wrong
 from variants.imports import uncollected
-from variants.options import Trainer
+from variants.options import STRATEGIES, Trainer
 from variants.registry import fields_of
 from variants.relations import trainable
 from variants.training.folder import Folder
@@ -47,5 +48,8 @@ def others(config: Mapping[str, Any], *, resume: bool = False, notify: Notify = 
 
         trainer = {name: said.get(name, field.default) for name, field in fields.items()} | said
         with quiet():
-            attempt(problems, "", lambda: trainer_of({"trainer": trainer}, Folder(Path()), [], print))
+            made = attempt(problems, "", lambda: trainer_of({"trainer": trainer}, Folder(Path()), [], print))
+        if not is_wrong(made) and not is_wrong(data) and trainer["strategy"] in STRATEGIES:
+            ranks = made.num_devices * made.num_nodes
+            attempt(problems, "data", partial(check_world, data.batch_size, ranks))
     return problems

@@ -18,11 +18,12 @@ from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import _get_rank
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.callbacks import EarlyStopping, Timer
 from torch import nn
 
 from variants import config as configs
 from variants import slots
+from variants.data.kept import keep
 from variants.data.module import BatchModule
 from variants.errors import ConfigError
 from variants.models import Layer, build, effects
@@ -34,13 +35,15 @@ from variants.training.loggers import CsvLogger, WandbLogger
 from variants.training.metrics import read_metrics
 from variants.training.progress import ProgressBar
 from variants.training.refusals import others
-from variants.training.task import Task
+from variants.training.task import Task, stopped_early
 from variants.training.tracking import Tracking
 
 Notify = Callable[[str], None]
 
-# What a run that is resumed may have otherwise than before.
+# What a run that is resumed may have otherwise than before, and what of it not: the batches of an update.
 FREE = ("trainer.", "tracker.", "schedule", "optimiser.lr", "folder")
+FIXED = ("trainer.accumulate_grad_batches",)
+NO_IMPROVEMENT = "no improvement any more"
 # Trainer fields that are ours, or that Lightning gets in another form.
 OURS = (
     "callbacks",
@@ -97,7 +100,7 @@ def train(config: dict[str, Any], *, resume: bool = False, notify: Notify = prin
             task.bytes_per_target = data.bytes_per_target
         with quiet():  # before there is a folder, for it may refuse
             trainer = trainer_of(config, Folder(Path(config["folder"])), [], notify)
-        folder = _entered(config, resume, notify) if is_main else Folder(Path(config["folder"]))
+        folder = _entered(config, data, resume, notify) if is_main else Folder(Path(config["folder"]))
     except ConfigError:
         raise
     except ValueError as error:
@@ -125,27 +128,40 @@ def default_folder(config: dict[str, Any]) -> Path:
     )
 
 
-def _entered(config: dict[str, Any], resume: bool, notify: Notify) -> Folder:
+def _entered(config: dict[str, Any], data: Any, resume: bool, notify: Notify) -> Folder:
     if not resume:
-        return Folder.create(config["folder"], configs.to_text(config))
-    folder = Folder.open(config["folder"])
-    folder.hold()
-    changes = configs.departures(config, configs.load(folder.config))
-    refused = {name: change for name, change in changes.items() if not name.startswith(FREE)}
-    if refused:
-        folder.release()
-        raise ConfigError(
-            f"{name}: {new!r} is not {old!r}, with which the run in {folder.path} began: a run goes on as it began"
-            for name, (old, new) in refused.items()
-        )
-    for line in configs.changed((n, c) for n, c in changes.items() if n != "folder"):
-        notify(f"changed since the run was cut: {line}")
-    folder.write_config(configs.to_text(config))
+        folder = Folder.create(config["folder"], configs.to_text(config))
+    else:
+        folder = Folder.open(config["folder"])
+        folder.hold()
+        changes = configs.departures(config, configs.load(folder.config))
+        if folder.last.exists() and (problems := _refused(changes, folder, data)):  # else nothing was trained yet
+            folder.release()
+            raise ConfigError(problems)
+        if _is_done(config, folder.noted()):
+            return folder
+        for line in configs.changed((n, c) for n, c in changes.items() if n != "folder"):
+            notify(f"changed since the run was cut: {line}")
+        folder.write_config(configs.to_text(config))
+    keep(data, folder.path)
     return folder
 
 
+def _refused(changes: dict[str, tuple[Any, Any]], folder: Folder, data: Any) -> list[str]:
+    """What a run that is resumed may not have otherwise than before."""
+    as_it_began = f"the run in {folder.path} began: a run goes on as it began"
+    problems = [
+        f"{name}: {new!r} is not {old!r}, with which {as_it_began}"
+        for name, (old, new) in changes.items()
+        if name in FIXED or not name.startswith(FREE)
+    ]
+    if folder.recorded().get("data", data.fingerprint) != data.fingerprint:
+        problems.append(f"data: its files hold something else than what {as_it_began}")
+    return problems
+
+
 def _is_done(config: dict[str, Any], noted: dict[str, Any]) -> bool:
-    stopped_early = noted["message"] is not None and config["trainer"]["early_stopping"] is not None
+    stopped_early = noted["message"] == NO_IMPROVEMENT and config["trainer"]["early_stopping"] is not None
     return noted["state"] == "finished" and (noted["step"] >= config["trainer"]["max_steps"] or stopped_early)
 
 
@@ -166,13 +182,12 @@ def _run(
         with quiet():
             if is_main:
                 folder.note("running", start)
-                folder.record(*_settings(config, task.model, trainer))
+                folder.record(*_settings(config, task.model, trainer), data.fingerprint)
                 csv.open()
                 tracking.start(read_metrics(folder.metrics) if resume else ())
             module = BatchModule(data, seed=config["seed"], num_workers=config["trainer"]["num_workers"])
             trainer.fit(task, datamodule=module, ckpt_path=folder.last if start else None, weights_only=True)
-        early = trainer.global_step < config["trainer"]["max_steps"]
-        outcome = "finished", "no improvement any more" if early else None
+        outcome = _ended(trainer)
     except Diverged as diverged:
         outcome = "diverged", str(diverged)
         notify(str(diverged))
@@ -189,8 +204,26 @@ def _run(
     result = _result(folder, *outcome)
     if outcome[0] == "finished":
         early = f" ({outcome[1]})" if outcome[1] else ""
-        notify(f"finished{early}: val/loss {result.metrics['val/loss']:.4f}; the run is in {folder.path}")
+        shown = next((n for n in ("val/loss", "train/loss") if n in result.metrics), None)
+        loss = f"{shown} {result.metrics[shown]:.4f}; " if shown else ""
+        notify(f"finished{early}: {loss}the run is in {folder.path}")
     return result
+
+
+def _ended(trainer: Trainer) -> tuple[State, str | None]:
+    """How a training that raised nothing came to its end.
+
+    Raises:
+        Stopped: Its time was up.
+    """
+    step, last = trainer.global_step, trainer.max_steps
+    if step >= last:
+        return "finished", None
+    if stopped_early(trainer):
+        return "finished", NO_IMPROVEMENT
+    if any(isinstance(c, Timer) and (c.time_remaining() or 0) <= 0 for c in trainer.callbacks):  # type: ignore[attr-defined]
+        raise Stopped(step, "trainer.max_time says")
+    return "finished", f"a callback ended it at step {step} of {last}"
 
 
 def task_of(config: dict[str, Any], data: Any, known: dict[str, Any]) -> Task:
@@ -309,6 +342,7 @@ def quiet() -> Iterator[None]:
             ".*in eval mode at the start of training",
             ".*is smaller than the logging interval",
             ".*GPU available but not used",
+            ".*callbacks used to create the checkpoint",  # a run may go on without
             ".*`srun` command is available",
             ".*isinstance.treespec, LeafSpec.. is deprecated",
         ):

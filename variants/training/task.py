@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from lightning.pytorch import LightningModule
+from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
@@ -127,7 +127,7 @@ class Task(LightningModule):
         gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip by the norm of all gradients together, shards included, which is known already."""
-        if not gradient_clip_val:
+        if gradient_clip_val is None:
             return
         if gradient_clip_algorithm == "value":
             self.clip_gradients(optimizer, gradient_clip_val, "value")
@@ -196,8 +196,7 @@ class Task(LightningModule):
         checkpoint["progress"] = {
             "tokens": self.tokens,
             "skipped": self.skipped,
-            "micro_batches": trainer.global_step * trainer.accumulate_grad_batches,
-            "stopped_early": trainer.should_stop and trainer.global_step < trainer.max_steps,
+            "stopped_early": trainer.global_step < trainer.max_steps and stopped_early(trainer),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -254,6 +253,12 @@ class Task(LightningModule):
         named = reversed(list(self.model.named_parameters()))  # the backward pass goes from the last to the first
         bad_gradients = [n for n, p in named if p.grad is not None and not bool(p.grad.isfinite().all())]
         return f"the gradient of {plain_name(bad_gradients[0])}" if bad_gradients else "the norm of all gradients"
+
+
+def stopped_early(trainer: Trainer) -> bool:
+    """Whether early stopping has ended the training."""
+    callback = trainer.early_stopping_callback
+    return callback is not None and trainer.should_stop and callback.stopping_reason_message is not None
 
 
 def global_norm(gradients: Iterable[Tensor]) -> float:

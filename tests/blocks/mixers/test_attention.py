@@ -81,6 +81,17 @@ def test_what_a_placement_adds_reaches_queries_and_keys_but_not_values():
     torch.testing.assert_close(a(x, Context(place=placed)), by_hand(a, x, AttentionMask(), placed))
 
 
+def test_what_a_placement_adds_takes_the_dtype_of_the_input():
+    """A placement is told no dtype, and a sine is float32."""
+    place = Placement()
+    place.add = torch.randn(1, 5, 12)
+    attention, x = Attention(12, 3, Math()).bfloat16(), torch.randn(2, 5, 12).bfloat16()
+    y = attention(x, Context(place=place))
+    assert y.dtype == torch.bfloat16
+    exact = attention.double()(x.double(), Context(place=place))
+    torch.testing.assert_close(y.double(), exact, atol=0.05, rtol=0.05)
+
+
 @pytest.mark.parametrize("options", [{}, {"n_kv_heads": 2, "window": 3, "qk_norm": nn.RMSNorm}])
 @pytest.mark.parametrize("what", list(MASKS))
 @pytest.mark.parametrize("chunks", [[7], [1] * 7, [3, 1, 1, 2]])

@@ -149,6 +149,8 @@ def test_what_it_cannot_do_is_refused():
         Lstm(5, True)
     with pytest.raises(ValueError, match="every window, but the mask's is 3"):
         lstm()(torch.randn(1, 4, 6, dtype=DOUBLE), Context(AttentionMask(window=3)))
+    with pytest.raises(ValueError, match="reads no token before its turn, but the mask has a prefix"):
+        lstm()(torch.randn(1, 4, 6, dtype=DOUBLE), Context(AttentionMask(prefix=torch.ones(1, 4).bool())))
     for context in (Context(AttentionMask(causal=True)), Context(cache=Cache(4))):
         with pytest.raises(AssertionError, match="serves no causal stack"):
             lstm(bidirectional=True)(torch.randn(1, 4, 6, dtype=DOUBLE), context)

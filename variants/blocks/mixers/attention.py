@@ -84,7 +84,7 @@ class Attention(MultiHead):
         context = context or Context()
         place, slot = context.place, context.slot("mixer")
         x = context.mask.blank(x)
-        located = x if place.add is None else x + place.add
+        located = x if place.add is None else x + place.add.to(x.dtype)
         q = place.turn(self.q_norm(self.heads(self.q(located))), "q")
         k = place.turn(self.k_norm(self.heads(self.k(located))), "k")
         v = self.heads(self.v(x))

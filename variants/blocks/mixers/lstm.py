@@ -72,7 +72,7 @@ class Lstm(nn.Module):
         forget_bias: What the forget gate's bias starts from.
 
     Raises:
-        ValueError: ``d_model`` is odd where ``bidirectional``, or a mask has a window.
+        ValueError: ``d_model`` is odd where ``bidirectional``, or a mask has a window or a prefix.
     """
 
     parallel: ClassVar[dict[str, str]] = {}
@@ -95,6 +95,8 @@ class Lstm(nn.Module):
         assert not (self.bidirectional and (mask.causal or slot)), "a bidirectional LSTM serves no causal stack"
         if mask.window is not None:
             raise ValueError(f"mixer lstm carries its state through every window, but the mask's is {mask.window}")
+        if mask.prefix is not None:
+            raise ValueError("mixer lstm reads no token before its turn, but the mask has a prefix that all tokens see")
         state = self.start(x) if slot is None or slot.state is None else (slot.state[0], slot.state[1])
         plain = mask.keep is None and mask.documents is None
         y, state = self.run(x, state) if plain else self.run_segments(x, state, mask)
