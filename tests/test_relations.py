@@ -7,9 +7,10 @@ import pytest
 
 from variants.cli import main
 from variants.config import GROUPS, compose
-from variants.errors import WRONG, ConfigError, Undecided
+from variants.errors import WRONG, ConfigError, Undecided, attempt
 from variants.registry import SLOTS
 from variants.relations import related
+from variants.slots import optimisers
 from variants.training.optimisers import AdamW
 
 BASE = ["data=recall", "model.n_layers=2", "model.d_model=32", "model.n_heads=4"]
@@ -149,6 +150,12 @@ def test_all_that_is_wrong_with_one_component_is_said_at_once(said):
 def test_a_constructor_says_all_in_one_value_error():
     with pytest.raises(ValueError, match=r"^lr=0 must be positive\neps=-1 must be positive$"):
         AdamW(lr=0, eps=-1)
+
+
+def test_a_constructors_error_has_no_colon_in_front_where_no_place_is_known():
+    said = []
+    attempt(said, "", lambda: optimisers.build({"name": "adamw", "lr": 0, "eps": -1}))
+    assert said == ["lr=0.0 must be positive", "eps=-1.0 must be positive"]
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         sys.stdout.flush()
     except ConfigError as error:
-        for problem in error.problems:
+        for problem in str(error).splitlines():
             print(f"error: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

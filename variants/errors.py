@@ -50,7 +50,7 @@ def attempt(problems: list[str], place: str, action: Callable[[], T]) -> T | Any
     except Undecided:
         return WRONG
     except ConfigError as error:
-        problems += error.under(place) if place else error.problems
+        problems += error.under(place) if place else str(error).splitlines()
         return error.rest
     except ValueError as error:
         problems.append(f"{place}: {error}" if place else str(error))

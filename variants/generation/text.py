@@ -134,7 +134,7 @@ def _refusing(place: str) -> Iterator[None]:
     """Make what a user got wrong an error of the request."""
     try:
         yield
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        raise ConfigError(place + line.removeprefix(": ") for line in error.problems) from None
     except ValueError as error:
         raise ConfigError([f"{place}{error}"]) from None
