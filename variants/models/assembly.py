@@ -249,14 +249,13 @@ class Assembly:
 
     def build(self, slot: Slot[Any], node: Any, place: str, offers: Mapping[str, Any]) -> nn.Module:
         """Build a choice, or note why it cannot be and give a placeholder."""
-
-        def made() -> nn.Module:
-            part: nn.Module = slot.build(node, **offers)
-            self.read |= {slot.name, *slot[node["name"]].asks(node)}
-            return part
-
-        built: nn.Module = self._try(place, made)
+        built: nn.Module = self._try(place, partial(self._built, slot, node, offers))
         return built
+
+    def _built(self, slot: Slot[Any], node: Any, offers: Mapping[str, Any]) -> nn.Module:
+        part: nn.Module = slot.build(node, **offers)
+        self.read |= {slot.name, *slot[node["name"]].asks(node)}
+        return part
 
     def _try(self, place: str, action: Any) -> Any:
         try:

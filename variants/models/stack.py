@@ -137,20 +137,15 @@ class Stack(nn.Module):
             memory_mask = replace(memory_mask, query_documents=mask.documents[:, -time:])
         # Once a forward and outside every checkpoint: a learned bias has one owner, and its gradient sums over layers.
         places = [position.place(positions, key_positions) for position in placed] or [Placement()]
-
-        def run(x: Tensor, layer: nn.Module, depth: int) -> tuple[Tensor, Losses]:
-            place = places[self.position_of[depth]]
-            context = Context(mask, place, memory, memory_mask, cache, depth)
-            return layer(x, context), context.losses  # losses leave as outputs: a recomputation's are dropped
-
         losses: Losses = {}
         residual = cast("Layer", self.layers[0]).residual
         x = residual.enter(x)
         for depth, index in enumerate(self.order):
+            context = Context(mask, places[self.position_of[depth]], memory, memory_mask, cache, depth)
             if self._recomputes(depth, cache):
-                x, added = checkpoint(run, x, self.layers[index], depth, use_reentrant=False)
+                x, added = checkpoint(_run, self.layers[index], x, context, use_reentrant=False)
             else:
-                x, added = run(x, self.layers[index], depth)
+                x, added = _run(self.layers[index], x, context)
             add_up(losses, added)
         hidden: Tensor = self.norm(residual.leave(x))
         return hidden, losses
@@ -159,6 +154,12 @@ class Stack(nn.Module):
         if not self.checkpoint_every or cache is not None or not torch.is_grad_enabled():
             return False
         return self.training and depth % self.checkpoint_every == 0
+
+
+def _run(layer: nn.Module, x: Tensor, context: Context) -> tuple[Tensor, Losses]:
+    """Run a layer; the losses that it adds leave as outputs, so that those of a recomputation are dropped."""
+    context = replace(context, losses={})
+    return layer(x, context), context.losses
 
 
 def add_up(losses: Losses, added: Losses) -> Losses:
