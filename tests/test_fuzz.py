@@ -106,6 +106,7 @@ FOUND = {  # what ended in a traceback, a hang or silence before
     f"model.encoder={'{a: ' * 40}1{'}' * 40}": "model.encoder: ",
     f"model{'.a' * 400}=1": "'model.a.a",
     "data.length=1000000000000": "data: a micro-batch of 16 sequences of 1000000000000 tokens is too large",
+    f"model.norm={'[' * 2000}": "model.norm: ",
     "tracker=[1]": "tracker: expected a preset or a mapping, got [1]",
     "trainer=3": "trainer: expected a preset or a mapping, got 3",
     "trainer.accelerator=gpux": "trainer.accelerator: no accelerator 'gpux' (did you mean 'gpu'?)",
