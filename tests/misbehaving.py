@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from lightning.pytorch import Callback
+from lightning.pytorch.callbacks import Timer
 
 from variants import config as configs
 from variants.slots import callbacks
@@ -37,6 +38,14 @@ class Ending(Callback):
     def on_train_batch_end(self, trainer, *_):
         if trainer.global_step == self.at:
             trainer.should_stop = True
+
+
+@callbacks.register("clock")
+class Clock(Timer):
+    """Tell the time, without a limit."""
+
+    def __init__(self) -> None:
+        super().__init__(duration=None)
 
 
 @callbacks.register("slow")

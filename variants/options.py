@@ -95,7 +95,7 @@ def _defaults(schema: Any) -> dict[str, Any]:
 # Those of Lightning that keep every parameter whole on each device: the gradient norm and the checkpoints count on it.
 STRATEGIES = ("auto", "ddp", "ddp_find_unused_parameters_false", "ddp_find_unused_parameters_true")
 _COUNTS = ("max_steps", "accumulate_grad_batches", "val_check_interval", "log_every_n_steps", "checkpoint_interval")
-_LEAST = {**dict.fromkeys((*_COUNTS, "early_stopping"), 1), "num_workers": 0}
+_LEAST = {**dict.fromkeys(_COUNTS, 1), "early_stopping": 1, "num_workers": 0}
 _LENGTH = "a run is one epoch, as long as max_steps says"
 # What Lightning knows and a run decides itself, and what to say instead.
 _OWNED = {
@@ -137,6 +137,9 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
     ours = {name: value for name, value in values.items() if name in fields}
     others = {name: value for name, value in values.items() if name not in fields}
     typed = {**_defaults(Trainer), **attempt(problems, "", lambda: check_fields(ours, fields, "a trainer"))}
+    for name in [name for name in others if name in _OWNED]:
+        problems.append(f"{name}: {_OWNED[name]}")
+        del others[name]
     if others:
         with uncollected():
             from lightning import Trainer as LightningTrainer  # only where it is asked for
@@ -144,7 +147,7 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
         lightnings = set(inspect.signature(LightningTrainer).parameters)
         known = (lightnings | set(fields)) - set(_OWNED)
         for name in set(others) - known:
-            problems.append(f"{name}: {_OWNED.get(name) or unknown('field of a trainer', name, known)}")
+            problems.append(f"{name}: {unknown('field of a trainer', name, known)}")
             del others[name]
     known_values = {name: value for name, value in typed.items() if value is not None and not is_wrong(value)}
     for name, least in _LEAST.items():

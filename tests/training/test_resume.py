@@ -218,7 +218,9 @@ def test_a_run_whose_time_is_up_is_stopped_and_goes_on_with_more(tmp_path):
 
 
 def test_a_run_that_a_callback_ends_says_so_and_may_go_on(tmp_path):
-    ending = tiny(tmp_path / "run", "trainer.callbacks=[{name: ending, at: 3}]", "trainer.early_stopping=9")
+    ending = tiny(
+        tmp_path / "run", "trainer.callbacks=[{name: ending, at: 3}, {name: clock}]", "trainer.early_stopping=9"
+    )
     result = train(ending, notify=silent)
     assert (result.status, result.message) == ("finished", "a callback ended it at step 3 of 8")
     assert train(tiny(tmp_path / "run"), resume=True, notify=silent).message is None

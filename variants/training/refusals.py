@@ -18,7 +18,7 @@ from variants.relations import trainable
 from variants.training.folder import Folder
 
 # What a config says of Lightning's trainer and only Lightning can judge.
-LIGHTNINGS = ("devices", "num_nodes", "gradient_clip_val", "limit_val_batches")
+LIGHTNINGS = ("devices", "num_nodes", "limit_val_batches")
 
 
 def others(config: Mapping[str, Any], *, resume: bool = False, notify: Notify = silent) -> list[str]:

@@ -221,7 +221,9 @@ def _ended(trainer: Trainer) -> tuple[State, str | None]:
         return "finished", None
     if stopped_early(trainer):
         return "finished", NO_IMPROVEMENT
-    if any(isinstance(c, Timer) and (c.time_remaining() or 0) <= 0 for c in trainer.callbacks):  # type: ignore[attr-defined]
+    timers = [callback for callback in trainer.callbacks if isinstance(callback, Timer)]  # type: ignore[attr-defined]
+    left = [timer.time_remaining() for timer in timers]  # None: without a limit
+    if any(seconds is not None and seconds <= 0 for seconds in left):
         raise Stopped(step, "trainer.max_time says")
     return "finished", f"a callback ended it at step {step} of {last}"
 
